@@ -1,0 +1,181 @@
+"""Canonical JSON (RFC 8785), digests and UTC time, with the standard library only.
+
+Everything that is hashed goes through `canonical`, so that a digest depends on the value and never on key order,
+white space or the language that wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+Json = Any  # None | bool | int | float | str | list | dict, checked by `canonical`
+
+MAX_EXACT_INTEGER = 2**53 - 1  # beyond it an IEEE double no longer holds every integer (RFC 8785, section 3.2.2.3)
+_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
+_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def canonical(value: Json) -> bytes:
+    """`value` as RFC 8785 bytes.
+
+    Raises ValueError for what RFC 8785 cannot express: a non-finite number, an integer beyond ±(2⁵³−1), a lone
+    surrogate, a key that is no string, a type that is not JSON. Callers turn those into text first (`exact`, `measured`,
+    `printable`).
+    """
+    return "".join(_encode(value)).encode("utf-8")
+
+
+def _encode(value: Json) -> Iterator[str]:
+    if value is None:
+        yield "null"
+    elif value is True:
+        yield "true"
+    elif value is False:
+        yield "false"
+    elif isinstance(value, str):
+        yield _string(value)
+    elif isinstance(value, int):
+        if abs(value) > MAX_EXACT_INTEGER:
+            raise ValueError(f"integer {value} is beyond ±(2^53-1): write it as a decimal string")
+        yield str(int(value))
+    elif isinstance(value, float):
+        yield _number(value)
+    elif isinstance(value, list | tuple):
+        yield "["
+        for position, item in enumerate(value):
+            if position:
+                yield ","
+            yield from _encode(item)
+        yield "]"
+    elif isinstance(value, dict):
+        yield from _object(value)
+    else:
+        raise ValueError(f"{type(value).__name__} is not JSON")
+
+
+def _object(value: dict[Any, Json]) -> Iterator[str]:
+    for key in value:
+        if not isinstance(key, str):
+            raise ValueError(f"object key {key!r} is not a string")
+    yield "{"
+    # RFC 8785 sorts by UTF-16 code units, not by code points.
+    for position, key in enumerate(sorted(value, key=lambda k: k.encode("utf-16-be", "surrogatepass"))):
+        if position:
+            yield ","
+        yield _string(key)
+        yield ":"
+        yield from _encode(value[key])
+    yield "}"
+
+
+def _string(text: str) -> str:
+    if _SURROGATE.search(text):
+        raise ValueError("text has a lone surrogate")
+    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m[0]) or f"\\u{ord(m[0]):04x}", text) + '"'
+
+
+def _number(value: float) -> str:
+    """ECMAScript Number::toString: Python's shortest digits, laid out by ECMAScript's rules."""
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is not a JSON number")
+    if value == 0:
+        return "0"
+    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    fraction = "" if fraction == "0" else fraction
+    digits = (whole + fraction).lstrip("0")
+    point = len(whole) + int(exponent or 0)
+    if whole == "0":
+        point = int(exponent or 0) - (len(fraction) - len(fraction.lstrip("0")))
+    digits = digits.rstrip("0") or "0"
+    sign = "-" if value < 0 else ""
+    count = len(digits)
+    if count <= point <= 21:
+        return sign + digits + "0" * (point - count)
+    if 0 < point <= 21:
+        return sign + digits[:point] + "." + digits[point:]
+    if -6 < point <= 0:
+        return sign + "0." + "0" * -point + digits
+    tail = "." + digits[1:] if count > 1 else ""
+    return f"{sign}{digits[0]}{tail}e{'+' if point > 0 else '-'}{abs(point - 1)}"
+
+
+def printable(text: str) -> str:
+    """`text` with each lone surrogate written out as `\\udcXX`, so that it can be encoded and still be recognised."""
+    return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+def measured(value: float) -> Json:
+    """A measured number, or the error fact that stands for one that is not finite."""
+    if math.isfinite(value):
+        return float(value)
+    text = "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return {"state": "error", "reason": "non-finite", "text": text}
+
+
+def exact(value: int) -> str:
+    """Counters and nanoseconds travel as decimal strings: they may pass 2⁵³."""
+    return str(int(value))
+
+
+def plain(value: Json) -> Json:
+    """`value` made expressible: surrogates written out, non-finite and oversized numbers as facts and strings."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return value if abs(value) <= MAX_EXACT_INTEGER else exact(value)
+    if isinstance(value, float):
+        return measured(value)
+    if isinstance(value, dict):
+        return {printable(str(k)): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    return printable(str(value))
+
+
+def sha256(data: bytes) -> str:
+    """`sha256:<hex>` of the bytes."""
+    return "sha256:" + hashlib.sha256(data).hexdigest()
+
+
+def digest(value: Json) -> str:
+    """`sha256:<hex>` of the canonical JSON of `value`."""
+    return sha256(canonical(value))
+
+
+def file_digest(path: Path) -> str:
+    """`sha256:<hex>` of a file, read in pieces. Raises OSError."""
+    with path.open("rb") as handle:
+        return "sha256:" + hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def parse(data: bytes | str) -> Json:
+    """JSON that refuses what canonical JSON cannot hold (NaN, Infinity, duplicate keys). Raises ValueError."""
+    return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+
+
+def _refuse_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    seen = dict(pairs)
+    if len(seen) != len(pairs):
+        raise ValueError("duplicate key")
+    return seen
+
+
+def utc(seconds: float | None = None) -> str:
+    """RFC 3339 UTC with microseconds; now, or a POSIX time in seconds."""
+    moment = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

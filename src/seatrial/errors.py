@@ -1,0 +1,85 @@
+"""The exception tree; each class carries the exit code of a command that ends with it.
+
+SeatrialError                 70  seatrial's own fault unless a subclass says otherwise
+├── InputError                 2  the user's input is wrong: place, seen, expected, what to do
+├── EvidenceError              2  a record or run directory cannot be read
+└── RunError                   4  the run ended early or could not be carried out
+    ├── TimedOut               4  a limit of `workload.timeout` passed
+    └── Interrupted            4  Ctrl-C or SIGTERM
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_REFUTED = 1
+EXIT_INPUT = 2
+EXIT_NOT_ESTABLISHED = 3
+EXIT_ENDED_EARLY = 4
+EXIT_INTERNAL = 70
+
+
+class SeatrialError(Exception):
+    """Base of every error that seatrial raises on purpose."""
+
+    exit_code = EXIT_INTERNAL
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the user's input something stands; `line` and `column` count from 1, 0 is unknown."""
+
+    path: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}" if self.line else self.path
+
+
+class InputError(SeatrialError):
+    """One thing wrong with what the user wrote, in one line."""
+
+    exit_code = EXIT_INPUT
+
+    def __init__(self, seen: str, *, place: Place | None = None, field: str = "", expected: str = "", fix: str = ""):
+        self.seen, self.place, self.field, self.expected, self.fix = seen, place, field, expected, fix
+        super().__init__(self.line())
+
+    def line(self) -> str:
+        """`place: field: seen; expected …; fix`, leaving out what is not known."""
+        head = "".join(f"{part}: " for part in (str(self.place) if self.place else "", self.field) if part)
+        tail = "; ".join(part for part in (self.seen, self.expected and f"expected {self.expected}", self.fix) if part)
+        return head + tail
+
+
+class InputErrors(InputError):
+    """Several things wrong at once, each on its own line."""
+
+    def __init__(self, errors: list[InputError]):
+        self.errors = errors
+        super().__init__("\n".join(e.line() for e in errors))
+
+    def line(self) -> str:
+        return "\n".join(e.line() for e in self.errors)
+
+
+class EvidenceError(SeatrialError):
+    """A run directory, record or event file cannot be read as one."""
+
+    exit_code = EXIT_INPUT
+
+
+class RunError(SeatrialError):
+    """The run could not be carried out; what was seen is sealed."""
+
+    exit_code = EXIT_ENDED_EARLY
+
+
+class TimedOut(RunError):
+    """A limit of `workload.timeout` passed without progress."""
+
+
+class Interrupted(RunError):
+    """The user or the cluster asked the run to stop."""

@@ -1,0 +1,65 @@
+"""Keeps secrets out of everything that seatrial writes: values of secret-looking variables, and well-known token shapes."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MASK = "[redacted]"
+MIN_LENGTH = 6  # shorter values would mask ordinary words
+
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|^KEY$|_PAT$|COOKIE|SESSION_?KEY", re.I)
+_NOT_SECRET = re.compile(r"^(TOKENIZERS_PARALLELISM|RAY_AUTH_MODE|SSH_AUTH_SOCK|XAUTHORITY|GPG_KEY|.*_(FILE|PATH|DIR|MODE))$", re.I)
+_SHAPES = re.compile(
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}"  # AWS access key id
+    r"|\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
+    r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}"
+    r"|\bsk-[A-Za-z0-9_-]{20,}"
+    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"  # JSON web token
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+)
+_URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)")
+_ASSIGNMENT = re.compile(
+    r"(?i)\b([A-Za-z0-9_]*(?:token|secret|passw(?:or)?d|api_?key|access_?key)[A-Za-z0-9_]*[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{6,})"
+)
+_BEARER = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name is taken to hold a secret."""
+    return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET.match(name)
+
+
+class Redactor:
+    """Masks the secrets of one environment. Digests are of the masked form."""
+
+    def __init__(self, *environments: Mapping[str, str]):
+        values = {v for env in (environments or (os.environ,)) for k, v in env.items() if is_secret_name(k) and len(v) >= MIN_LENGTH}
+        longest_first = sorted(values, key=len, reverse=True)
+        self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def text(self, text: str) -> str:
+        """`text` with secrets masked."""
+        if self._values:
+            text = self._values.sub(MASK, text)
+        text = _SHAPES.sub(MASK, text)
+        text = _URL_PASSWORD.sub(MASK, text)
+        text = _BEARER.sub(rf"\g<1>{MASK}", text)
+        return _ASSIGNMENT.sub(lambda m: m[0] if _is_plain(m[2]) else m[1] + MASK, text)
+
+    def value(self, value: Any) -> Any:
+        """JSON with secrets masked, in keys' values and in text; values under secret names are masked whole."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {k: MASK if isinstance(v, str) and is_secret_name(str(k)) else self.value(v) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.value(v) for v in value]
+        return value
+
+
+def _is_plain(text: str) -> bool:
+    """Numbers and booleans after `tokens: ` are measurements, not secrets."""
+    return bool(re.fullmatch(r"[\d.,:+%/()\[\]-]+k?|true|false|none|null", text, re.I)) or text.startswith(MASK)

@@ -1,0 +1,272 @@
+"""The typed events: what a process of a run may write into its file. The one contract between running and judging.
+
+Units are in the names: `_s` seconds, `_bytes` bytes; losses are natural-log nats. `Measured` is a number or the fact
+`{"state": "error", "reason": "non-finite", "text": …}`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA = "seatrial.events/1"
+
+
+class NonFinite(BaseModel):
+    """Stands where a number should be and was not finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    state: Literal["error"] = "error"
+    reason: Literal["non-finite"] = "non-finite"
+    text: str
+
+
+Measured = float | NonFinite
+
+
+class Event(BaseModel):
+    """What every event is: frozen, nothing extra."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Opened(Event):
+    """The header, first line of every file. A file whose header names another run is refused."""
+
+    event: Literal["opened"] = "opened"
+    schema_: str = Field(SCHEMA, alias="schema")
+    seatrial: str
+    run: str
+    attempt: int
+    role: str  # driver | rank | probe | reload | audit
+    rank: int | None = None
+    host: str
+    machine: str
+    pid: int
+    claims: str  # digest of claims.json as this process read it
+    trial: str  # digest of trial.json as this process read it
+
+
+class Closed(Event):
+    """A normal end. Without it, evidence of this process ends at its last whole line."""
+
+    event: Literal["closed"] = "closed"
+
+
+class Planned(Event):
+    """What follows from the trial by arithmetic, and every tolerance, written before step 0."""
+
+    event: Literal["planned"] = "planned"
+    facts: dict[str, Any]
+
+
+class Roster(Event):
+    """The files that must exist for one phase of an attempt, relative to the run directory."""
+
+    event: Literal["roster"] = "roster"
+    phase: Literal["train", "reload"]
+    attempt: int
+    files: list[str]
+
+
+class PhaseStarted(Event):
+    """Ray (or the test launcher) was asked to run a group of processes."""
+
+    event: Literal["phase_started"] = "phase_started"
+    phase: Literal["train", "reload"]
+    attempt: int
+
+
+class PhaseEnded(Event):
+    """How a group of processes ended, as the driver saw it: an observer that is not the processes themselves."""
+
+    event: Literal["phase_ended"] = "phase_ended"
+    phase: Literal["train", "reload"]
+    attempt: int
+    status: Literal["finished", "failed", "timed-out", "interrupted"]
+    cause: str = ""
+
+
+class StorageCanary(Event):
+    """A write, read, list, rename and delete on the run's storage by this process."""
+
+    event: Literal["storage_canary"] = "storage_canary"
+    path: str
+    ok: bool
+    problem: str = ""
+
+
+class RollCall(Event):
+    """All-reduced one-hot vector: `counts[r]` is how often rank r was counted; all ones proves that all ranks took part."""
+
+    event: Literal["roll_call"] = "roll_call"
+    at: Literal["start", "checkpoint", "end"]
+    step: int
+    counts: list[int]
+
+
+class GradientRollCall(Event):
+    """This rank's unreduced gradient of one small parameter against what the sharded backward reduced.
+
+    `share` is the L2 norm of this rank's part; `deviation` is max|Σ shares − reduced| / max|reduced|, by this rank.
+    `replica` is the digest of this rank's parameter shards, equal among ranks of equal `shard`.
+    """
+
+    event: Literal["gradient_roll_call"] = "gradient_roll_call"
+    step: int
+    parameter: str
+    share: Measured
+    deviation: Measured
+    shard: int
+    replica: str
+
+
+class Parameters(Event):
+    """Digest of this rank's shard of each trainable parameter."""
+
+    event: Literal["parameters"] = "parameters"
+    step: int
+    digests: dict[str, str]
+
+
+class Step(Event):
+    """One optimizer step as this rank executed it. `samples` are `[global index, digest of the token ids given to forward]`."""
+
+    event: Literal["step"] = "step"
+    step: int
+    samples: list[tuple[int, str]]
+    tokens: int
+    loss: Measured  # this rank's mean over its own tokens, nats per token
+    gradient_norm: Measured  # global, before clipping
+    lr: float
+    duration_s: float
+    data_wait_s: float
+    started_s: float  # monotonic clock of this process
+
+
+class Evaluated(Event):
+    """Held-out windows scored by this process: `[window, nats, tokens, bytes]`."""
+
+    event: Literal["evaluated"] = "evaluated"
+    phase: Literal["before", "after", "reload"]
+    step: int
+    items: list[tuple[int, Measured, int, int]]
+
+
+class Baselines(Event):
+    """Table models fitted on train, scored on the same windows: nats per window in window order."""
+
+    event: Literal["baselines"] = "baselines"
+    nats: dict[str, list[float]]
+    bytes: list[int]
+
+
+class DataOpened(Event):
+    """The data as this process has it. Ranks must agree on `manifest`."""
+
+    event: Literal["data_opened"] = "data_opened"
+    source: str
+    manifest: str
+    tokenizer: str
+    train_tokens: int
+    rows: int
+    heldout_windows: int
+    dropped: list[str] = []
+
+
+class Overlap(Event):
+    """How much of the held-out windows stands in the training tokens: share of n-grams found, per window."""
+
+    event: Literal["overlap"] = "overlap"
+    ngram: int
+    shares: list[float]
+
+
+class CheckpointSaved(Event):
+    """This rank's part of a checkpoint; rank 0 adds the manifest's digest once it is complete."""
+
+    event: Literal["checkpoint_saved"] = "checkpoint_saved"
+    step: int
+    path: str
+    state: dict[str, str]  # digest of each state item that this rank holds
+    duration_s: float
+    manifest: str = ""
+
+
+class CheckpointRemoved(Event):
+    """Retention removed an older checkpoint."""
+
+    event: Literal["checkpoint_removed"] = "checkpoint_removed"
+    step: int
+    path: str
+
+
+class Reloaded(Event):
+    """State after a load into a new process, a new model and a new optimizer."""
+
+    event: Literal["reloaded"] = "reloaded"
+    step: int
+    path: str
+    manifest: str
+    state: dict[str, str]
+    missing: list[str]
+    updates: dict[str, int]  # optimizer state `step` of every trainable parameter; 0 where there is none
+    dead: list[str] = []  # trainable parameters whose second moment is all zero: no gradient ever arrived
+
+
+class DataAudited(Event):
+    """Digests of the planned data, computed again from the source by a process that took no part in the training."""
+
+    event: Literal["data_audited"] = "data_audited"
+    manifest: str
+    steps: list[str]  # digest of step s+1 over all ranks, sorted by global index
+
+
+class Environment(Event):
+    """One layer of the environment as this process found it."""
+
+    event: Literal["environment"] = "environment"
+    layer: str
+    content: dict[str, Any]
+
+
+class MemorySample(Event):
+    """Peak resident memory per observed process so far, and the sum of what is resident now (bytes, decimal strings)."""
+
+    event: Literal["memory_sample"] = "memory_sample"
+    peaks_bytes: dict[str, str]
+    resident_bytes: str
+
+
+class TimedOut(Event):
+    """The driver's watchdog saw no progress within a limit of `workload.timeout`."""
+
+    event: Literal["timed_out"] = "timed_out"
+    limit: str
+    seconds: float
+    last_step: int
+    waiting_for: list[int]  # ranks that were behind the others, or all
+
+
+class ProcessFailed(Event):
+    """The process that writes this file ends with an error."""
+
+    event: Literal["process_failed"] = "process_failed"
+    error: str
+    during: str
+
+
+class Leftover(Event):
+    """Processes of this run that were still there after it ended, and were ended."""
+
+    event: Literal["leftover"] = "leftover"
+    processes: list[str]
+
+
+AnyEvent = Annotated[
+    Opened | Closed | Planned | Roster | PhaseStarted | PhaseEnded | StorageCanary | RollCall | GradientRollCall | Parameters
+    | Step | Evaluated | Baselines | DataOpened | Overlap | CheckpointSaved | CheckpointRemoved | Reloaded | DataAudited
+    | Environment | MemorySample | TimedOut | ProcessFailed | Leftover,
+    Field(discriminator="event"),
+]  # fmt: skip

@@ -1,0 +1,79 @@
+"""Appends events to one process's own file: whole lines, numbered and chained by hash."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import seatrial
+from seatrial.canon import canonical, plain, sha256, utc
+from seatrial.events.redact import Redactor
+from seatrial.events.schema import Closed, Event, Opened
+
+GENESIS = sha256(b"")  # the hash before the first line
+
+
+class Writer:
+    """One event file. Lines are written with a single `os.write`, so that a reader sees whole lines or a torn tail.
+
+    Raises OSError when the storage refuses a line: evidence that cannot be written ends the run, it is never dropped.
+    """
+
+    def __init__(self, path: Path, *, run: str, attempt: int, role: str, claims: str, trial: str, rank: int | None = None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._redactor = Redactor()
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._sequence, self._previous = 0, GENESIS
+        self._lock = threading.Lock()
+        self.write(Opened(seatrial=seatrial.__version__, run=run, attempt=attempt, role=role, rank=rank, host=host_identity(),
+                          machine=machine_identity(), pid=os.getpid(), claims=claims, trial=trial))
+
+    def write(self, event: Event) -> None:
+        """Appends one event."""
+        body: dict[str, Any] = self._redactor.value(plain(event.model_dump(mode="json", by_alias=True)))
+        with self._lock:
+            line = canonical({**body, "seq": self._sequence, "prev": self._previous, "utc": utc(), "mono": f"{time.monotonic_ns()}"}) + b"\n"
+            written = os.write(self._file, line)
+            if written != len(line):
+                raise OSError(28, f"only {written} of {len(line)} bytes could be written", str(self.path))
+            self._sequence, self._previous = self._sequence + 1, sha256(line)
+
+    def close(self) -> None:
+        """Writes `closed`: this process says that it has nothing more to say."""
+        self.write(Closed())
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the file without `closed`; evidence of this process ends here."""
+        os.close(self._file)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close() if kind is None else self.abandon()
+
+
+def host_identity() -> str:
+    """Host name and network-namespace inode: two pods, or two namespaces of one machine, are two hosts."""
+    try:
+        namespace = str(os.stat("/proc/self/ns/net").st_ino)
+    except OSError:
+        namespace = "unknown"
+    return f"{socket.gethostname()}/net:{namespace}"
+
+
+def machine_identity() -> str:
+    """The Kubernetes node name where the pod was told it, else the boot id."""
+    if node := os.environ.get("NODE_NAME"):
+        return f"node:{node}"
+    try:
+        return "boot:" + Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return f"host:{socket.gethostname()}"

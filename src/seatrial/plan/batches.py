@@ -1,0 +1,73 @@
+"""What follows from a trial by arithmetic: mesh, accumulation, tokens, when to save and to call the roll."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seatrial.errors import InputError
+from seatrial.trial import Trial
+
+# Tolerances of the judgement. They travel as facts, written before step 0 (DESIGN, section 2).
+TOLERANCES = {
+    "gradient_deviation_fp32": 1e-3,  # |Σ unreduced − reduced| / max|reduced|; summation order alone gives 1e-6
+    "gradient_deviation_bf16": 5e-2,  # bf16 shares are rounded to 8 bits before they are summed
+    "evaluation_relative": 1e-4,  # the same weights scored by the ranks and by the reload
+    "overlap_window_share": 0.2,  # n-grams of a held-out window found in train that make the window suspect
+    "overlap_window_limit": 0.1,  # share of suspect windows from which on learning is contaminated
+    "clock_relative": 0.05,  # steady window: ranks among themselves
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The arithmetic of one trial. `mesh` is (replicate, shard)."""
+
+    steps: int
+    world_size: int
+    mesh: tuple[int, int]
+    micro_batches: int
+    tokens_per_step: int
+    checkpoints: tuple[int, ...]
+    gradient_roll_calls: tuple[int, ...]
+    roll_calls: int
+    steady_from: int
+    reshard_after_forward: bool
+
+    def facts(self) -> dict[str, Any]:
+        """The plan and the tolerances as JSON facts."""
+        return {**asdict(self), "mesh": list(self.mesh), "checkpoints": list(self.checkpoints),
+                "gradient_roll_calls": list(self.gradient_roll_calls), "tolerances": TOLERANCES}
+
+
+def plan(trial: Trial) -> Plan:
+    """The plan of a trial. Raises InputError where its numbers do not go together."""
+    work, world = trial.workload, trial.scaling.num_workers
+    per_pass = world * work.micro_batch
+    if work.global_batch % per_pass:
+        below = work.global_batch // per_pass * per_pass
+        near = " or ".join(str(n) for n in (below, below + per_pass) if n)
+        raise InputError(f"saw {work.global_batch}", field="workload.global_batch", expected=f"a multiple of num_workers × micro_batch = {world} × {work.micro_batch} = {per_pass}", fix=f"use {near}")
+    if work.optimizer.warmup_steps >= work.steps:
+        raise InputError(f"saw {work.steps}", field="workload.steps", expected=f"more than optimizer.warmup_steps = {work.optimizer.warmup_steps}")
+    if work.measure.warmup_steps >= work.steps:
+        raise InputError(f"saw {work.measure.warmup_steps}", field="workload.measure.warmup_steps", expected=f"fewer than workload.steps = {work.steps}: the steady window would be empty")
+    saves = tuple(sorted({*range(work.checkpoint.every, work.steps, work.checkpoint.every), work.steps}))
+    return Plan(
+        steps=work.steps, world_size=world, mesh=_mesh(trial), micro_batches=work.global_batch // per_pass,
+        tokens_per_step=work.global_batch * work.sequence_length, checkpoints=saves,
+        gradient_roll_calls=tuple(sorted({1, *saves})), roll_calls=len(saves) + 2,
+        steady_from=work.measure.warmup_steps + 1, reshard_after_forward=work.strategy in ("fsdp", "hsdp"),
+    )  # fmt: skip
+
+
+def _mesh(trial: Trial) -> tuple[int, int]:
+    """(replicate, shard): DDP is a mesh with shard degree 1, FSDP one with replicate degree 1."""
+    world, work = trial.scaling.num_workers, trial.workload
+    if work.strategy != "hsdp":
+        if work.shard_degree is not None:
+            raise InputError(f"saw {work.shard_degree}", field="workload.shard_degree", expected=f"none with strategy {work.strategy}; it is hsdp's")
+        return (world, 1) if work.strategy == "ddp" else (1, world)
+    if work.shard_degree is None or world % work.shard_degree:
+        raise InputError(f"saw {work.shard_degree or 'nothing'}", field="workload.shard_degree", expected=f"a divisor of num_workers = {world} with strategy hsdp")
+    return (world // work.shard_degree, work.shard_degree)

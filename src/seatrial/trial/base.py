@@ -1,0 +1,11 @@
+"""The shape every section shares: frozen, nothing extra, no silent conversion."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A part of a trial. Strict: `"2"` is not 2, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

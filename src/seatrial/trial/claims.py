@@ -1,0 +1,119 @@
+"""The claim registry: every name a trial may use, what it takes, and what kind of run can establish it.
+
+The table is the vocabulary of the product. An entry without a judge in `seatrial.evidence.judge` is a known claim
+whose evidence does not exist yet: its verdict is `not-established (not-run)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import model_validator
+
+from seatrial.canon import digest
+from seatrial.trial.base import Section
+
+KINDS = ("execution", "transport", "performance", "learning", "recovery", "environment")
+BASELINES = ("unigram", "bigram")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One known claim. `forms` are the sets of parameters it may be made with."""
+
+    name: str
+    title: str
+    established_by: str  # run | drill | comparison
+    forms: tuple[frozenset[str], ...] = (frozenset(),)
+
+    @property
+    def kind(self) -> str:
+        return self.name.split(".", 1)[0]
+
+
+def _form(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+_HELDOUT = (_form("below"), _form("below", "by"), _form("max"), _form("improves_by", "over"))
+
+REGISTRY: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry("execution.completed", "planned = executed = updates, on the planned data", "run"),
+        Entry("execution.all_ranks_participated", "every rank's work is in the result", "run"),
+        Entry("transport.internode", "the network between hosts", "run", (_form("equals"),)),
+        Entry("transport.intranode", "the path between ranks of one host", "run", (_form("equals"),)),
+        Entry("transport.gpudirect", "GPUDirect RDMA between hosts", "run", (_form("equals"),)),
+        Entry("transport.min_busbw", "bus bandwidth of the job's collectives, GB/s", "run", (_form("min"),)),
+        Entry("performance.tokens_per_second", "tokens/s over the steady window", "run", (_form("min"),)),
+        Entry("performance.step_time_p95", "95th percentile of step time, seconds", "run", (_form("max"),)),
+        Entry("learning.heldout.loss", "held-out loss, nats per token", "run", (_form("max"), _form("improves_by", "over"))),
+        Entry("learning.heldout.bits_per_byte", "held-out bits per byte", "run", _HELDOUT),
+        Entry("recovery.checkpoint_reloads", "the final checkpoint reloads, all state equal", "run"),
+        Entry("recovery.worker_kill", "a killed worker costs at most max_lost_steps", "drill", (_form("max_lost_steps"),)),
+        Entry("environment.image_ran", "the image asked for is the image that ran", "run"),
+        Entry("environment.hosts_agree", "every host has the same packages and libraries", "run"),
+    )
+}
+
+
+class Claim(Section):
+    """One statement the team wants to rely on, with the parameters its registry entry allows."""
+
+    claim: str
+    equals: str | bool | None = None
+    min: float | None = None
+    max: float | None = None
+    below: str | float | None = None
+    by: float | None = None
+    improves_by: float | None = None
+    over: str | None = None
+    max_lost_steps: int | None = None
+
+    @model_validator(mode="after")
+    def _takes_a_known_form(self) -> Claim:
+        entry = REGISTRY.get(self.claim)
+        if entry is None:
+            raise ValueError(unknown_claim(self.claim))
+        given = frozenset(self.parameters)
+        if given not in entry.forms:
+            forms = " or ".join("{" + ", ".join(sorted(form)) + "}" if form else "no parameter" for form in entry.forms)
+            raise ValueError(f"{self.claim} was given {{{', '.join(sorted(given))}}}; expected {forms}")
+        if isinstance(self.below, str) and self.below not in BASELINES:
+            raise ValueError(f"below: {self.below}; expected a number or one of {', '.join(BASELINES)}")
+        if self.over is not None and self.over != "base":
+            raise ValueError(f"over: {self.over}; expected base (the model before step 0)")
+        for name in ("by", "improves_by", "max_lost_steps"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise ValueError(f"{name}: {value}; expected 0 or more")
+        return self
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The parameters that were given, without the name."""
+        return {name: value for name, value in self.model_dump(exclude={"claim"}).items() if value is not None}
+
+    @property
+    def entry(self) -> Entry:
+        return REGISTRY[self.claim]
+
+    def resolved(self) -> dict[str, Any]:
+        """What is frozen and hashed: the name and the given parameters."""
+        return {"claim": self.claim, **self.parameters}
+
+
+def unknown_claim(name: str) -> str:
+    """The message for a name that is not in the registry."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, REGISTRY, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]}?" if close else f"known claims: {', '.join(REGISTRY)}"
+    return f"unknown claim {name}; {hint}"
+
+
+def claims_digest(claims: list[dict[str, Any]]) -> str:
+    """The digest that every roll call and event file header carries."""
+    return digest(claims)

@@ -1,0 +1,52 @@
+"""The trial: one file that states workload, environment and claims."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from seatrial.canon import digest, plain
+from seatrial.trial.base import Section
+from seatrial.trial.claims import Claim
+from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage
+from seatrial.trial.workload import Workload
+
+API_VERSION = "seatrial.io/v1alpha1"
+
+
+class Metadata(Section):
+    """`name` becomes part of the run id and of Kubernetes names, in a form that both accept."""
+
+    name: str = Field(min_length=1, max_length=200)
+
+
+class Trial(Section):
+    """A whole trial. Sections have digests of their own, so that each can have its own owner."""
+
+    apiVersion: Literal["seatrial.io/v1alpha1"] = API_VERSION  # noqa: N815
+    kind: Literal["Trial"] = "Trial"
+    metadata: Metadata
+    image: str | None = None
+    cluster: Cluster = Cluster()
+    runtimeEnv: RuntimeEnv = RuntimeEnv()  # noqa: N815
+    storage: Storage = Storage()
+    scaling: Scaling = Scaling()
+    workload: Workload
+    claims: tuple[Claim, ...] = Field(min_length=1)
+
+    def resolved(self) -> dict[str, Any]:
+        """The trial with every default filled in, as JSON; what is recorded and what travels to the image."""
+        document: dict[str, Any] = self.model_dump(mode="json", exclude={"claims"})
+        document["claims"] = [claim.resolved() for claim in self.claims]
+        return document
+
+    def section_digests(self) -> dict[str, str]:
+        """`{section: sha256:…}` of the resolved sections."""
+        return {name: digest(plain(value)) for name, value in self.resolved().items()}
+
+    @property
+    def slug(self) -> str:
+        """The name as it appears in run ids: lower-case letters, digits, dots and dashes."""
+        kept = "".join(c if c.isascii() and (c.isalnum() or c in ".-") else "-" for c in self.metadata.name.lower())
+        return "-".join(part for part in kept.strip(".-").split("-") if part)[:48].strip(".-") or "trial"

@@ -1,0 +1,126 @@
+"""What is trained: model, data, parallel strategy, batch arithmetic, optimizer, limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from seatrial.trial.base import Section
+
+Strategy = Literal["ddp", "fsdp", "fsdp-grad-op", "hsdp"]
+_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(s|m|h)$")
+_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _seconds(value: object) -> object:
+    """`10m`, `30s`, `1h` or a number of seconds, as seconds."""
+    if isinstance(value, str):
+        match = _DURATION.match(value)
+        if not match:
+            raise ValueError(f"{value!r} is no duration; expected a number with s, m or h, as in 5m")
+        return float(match[1]) * _UNIT[match[2]]
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+
+
+class Model(Section):
+    """A model by hub name, from a folder, or built from a Transformers config (`model_type` names the architecture)."""
+
+    name: str | None = None
+    revision: str | None = None
+    path: str | None = None
+    config: dict[str, Any] | None = None
+    tokenizer: Literal["bytes", "model"] | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one_source(self) -> Model:
+        given = [key for key in ("name", "path", "config") if getattr(self, key) is not None]
+        if len(given) != 1:
+            raise ValueError(f"was given {', '.join(given) or 'nothing'}; expected exactly one of name, path, config")
+        if self.revision is not None and self.name is None:
+            raise ValueError("revision was given without name; expected revision only beside name")
+        if self.config is not None:
+            if not isinstance(self.config.get("model_type"), str):
+                raise ValueError("config has no model_type; expected a Transformers architecture, such as qwen2")
+            if self.tokenizer == "model":
+                raise ValueError("tokenizer: model was given with config; a config brings none, so expected bytes")
+        return self
+
+    @property
+    def tokens_are_bytes(self) -> bool:
+        return (self.tokenizer or ("bytes" if self.config is not None else "model")) == "bytes"
+
+
+class Data(Section):
+    """Text files or folders, a corpus that every machine has, or random tokens for infrastructure checks."""
+
+    train: str | None = None
+    heldout: str | None = None
+    corpus: Literal["python-stdlib"] | None = None
+    synthetic: Literal["random-tokens"] | None = None
+    heldout_windows: int = Field(64, ge=1, le=100_000)
+
+    @model_validator(mode="after")
+    def _exactly_one_source(self) -> Data:
+        pair = self.train is not None or self.heldout is not None
+        given = [name for name, there in (("train/heldout", pair), ("corpus", self.corpus), ("synthetic", self.synthetic)) if there]
+        if len(given) != 1:
+            raise ValueError(f"was given {', '.join(given) or 'nothing'}; expected one of train + heldout, corpus, synthetic")
+        if pair and not (self.train and self.heldout):
+            raise ValueError(f"{'heldout' if self.train else 'train'} is missing; expected both train and heldout")
+        return self
+
+
+class Optimizer(Section):
+    """AdamW with linear warm-up and cosine decay to a tenth of `lr`; `clip` bounds the global gradient norm."""
+
+    lr: float = Field(ge=0)
+    weight_decay: float = Field(0.1, ge=0)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    warmup_steps: int = Field(0, ge=0)
+    clip: float = Field(1.0, gt=0)
+
+
+class Measure(Section):
+    """Steps left out of the steady window of the performance evidence."""
+
+    warmup_steps: int = Field(10, ge=0)
+
+
+class CheckpointPolicy(Section):
+    """A checkpoint every so many steps, and always one after the last step."""
+
+    every: int = Field(50, ge=1)
+    num_to_keep: int = Field(2, ge=1)
+
+
+class Timeout(Section):
+    """Longest time until the first step, and longest time without progress after it."""
+
+    start: Seconds = 600.0
+    step: Seconds = 300.0
+
+
+class Workload(Section):
+    """One training job, complete: two people with this section run the same thing."""
+
+    model: Model
+    data: Data
+    strategy: Strategy = "fsdp"
+    shard_degree: int | None = Field(None, ge=1)
+    precision: Literal["bf16", "fp32"] = "bf16"
+    reduce_dtype: Literal["fp32", "bf16"] = "fp32"
+    sequence_length: int = Field(ge=8)
+    micro_batch: int = Field(1, ge=1)
+    global_batch: int = Field(ge=1)
+    steps: int = Field(ge=1)
+    optimizer: Optimizer
+    measure: Measure = Measure()
+    checkpoint: CheckpointPolicy = CheckpointPolicy()
+    timeout: Timeout = Timeout()
+    max_failures: Literal[0] = 0
+    seed: int = Field(0, ge=0, le=2**32 - 1)
