@@ -10,8 +10,18 @@ from typing import Any
 MASK = "[redacted]"
 MIN_LENGTH = 6  # shorter values would mask ordinary words
 
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH|_KEY$|^KEY$|_PAT$|COOKIE|SESSION_?KEY", re.I)
-_NOT_SECRET = re.compile(r"^(TOKENIZERS_PARALLELISM|RAY_AUTH_MODE|SSH_AUTH_SOCK|XAUTHORITY|GPG_KEY|.*_(FILE|PATH|DIR|MODE))$", re.I)
+_SECRET_NAME = re.compile(
+    r"(^|[_-])(TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|PWD|CREDENTIALS?|API_?KEYS?|ACCESS_?KEYS?|PRIVATE_?KEYS?|KEY|PAT|AUTH|COOKIES?)($|[_-])"
+    r"|PASSWORD|APIKEY|SECRET",
+    re.I,
+)
+_NOT_SECRET = re.compile(
+    r"[.]"  # parameter and file names, such as model.embed_tokens.weight
+    r"|^(bos|eos|pad|unk|sep|cls|mask|image|video|audio)_token(_id)?$|tokens?_per_|^PWD$|^OLDPWD$"
+    r"|^(RAY_AUTH_MODE|SSH_AUTH_SOCK|XAUTHORITY|GPG_KEY)$|_(FILE|PATH|DIR|MODE|ID)$",
+    re.I,
+)
+
 _SHAPES = re.compile(
     r"(?:AKIA|ASIA)[0-9A-Z]{16}"  # AWS access key id
     r"|\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
@@ -29,14 +39,19 @@ _BEARER = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
 
 def is_secret_name(name: str) -> bool:
     """Whether a variable of this name is taken to hold a secret."""
-    return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET.match(name)
+    return bool(_SECRET_NAME.search(name)) and not _NOT_SECRET.search(name)
 
 
 class Redactor:
     """Masks the secrets of one environment. Digests are of the masked form."""
 
     def __init__(self, *environments: Mapping[str, str]):
-        values = {v for env in (environments or (os.environ,)) for k, v in env.items() if is_secret_name(k) and len(v) >= MIN_LENGTH}
+        values = {
+            v
+            for env in (environments or (os.environ,))
+            for k, v in env.items()
+            if is_secret_name(k) and len(v) >= MIN_LENGTH
+        }
         longest_first = sorted(values, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
@@ -54,7 +69,9 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
-            return {k: MASK if isinstance(v, str) and is_secret_name(str(k)) else self.value(v) for k, v in value.items()}
+            return {
+                k: MASK if isinstance(v, str) and is_secret_name(str(k)) else self.value(v) for k, v in value.items()
+            }
         if isinstance(value, list | tuple):
             return [self.value(v) for v in value]
         return value

@@ -212,7 +212,7 @@ class Reloaded(Event):
     state: dict[str, str]
     missing: list[str]
     updates: dict[str, int]  # optimizer state `step` of every trainable parameter; 0 where there is none
-    dead: list[str] = []  # trainable parameters whose second moment is all zero: no gradient ever arrived
+    dead: list[str] = []  # trainable parameters whose second moment is all zero on this rank: no gradient ever arrived
 
 
 class DataAudited(Event):

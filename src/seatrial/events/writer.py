@@ -24,21 +24,46 @@ class Writer:
     Raises OSError when the storage refuses a line: evidence that cannot be written ends the run, it is never dropped.
     """
 
-    def __init__(self, path: Path, *, run: str, attempt: int, role: str, claims: str, trial: str, rank: int | None = None):
+    def __init__(
+        self, path: Path, *, run: str, attempt: int, role: str, claims: str, trial: str, rank: int | None = None
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._redactor = Redactor()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         self._sequence, self._previous = 0, GENESIS
         self._lock = threading.Lock()
-        self.write(Opened(seatrial=seatrial.__version__, run=run, attempt=attempt, role=role, rank=rank, host=host_identity(),
-                          machine=machine_identity(), pid=os.getpid(), claims=claims, trial=trial))
+        self.write(
+            Opened(
+                seatrial=seatrial.__version__,
+                run=run,
+                attempt=attempt,
+                role=role,
+                rank=rank,
+                host=host_identity(),
+                machine=machine_identity(),
+                pid=os.getpid(),
+                claims=claims,
+                trial=trial,
+            )
+        )
 
     def write(self, event: Event) -> None:
         """Appends one event."""
         body: dict[str, Any] = self._redactor.value(plain(event.model_dump(mode="json", by_alias=True)))
         with self._lock:
-            line = canonical({**body, "seq": self._sequence, "prev": self._previous, "utc": utc(), "mono": f"{time.monotonic_ns()}"}) + b"\n"
+            line = (
+                canonical(
+                    {
+                        **body,
+                        "seq": self._sequence,
+                        "prev": self._previous,
+                        "utc": utc(),
+                        "mono": f"{time.monotonic_ns()}",
+                    }
+                )
+                + b"\n"
+            )
             written = os.write(self._file, line)
             if written != len(line):
                 raise OSError(28, f"only {written} of {len(line)} bytes could be written", str(self.path))
@@ -56,7 +81,9 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close() if kind is None else self.abandon()
 
 

@@ -36,8 +36,13 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """The plan and the tolerances as JSON facts."""
-        return {**asdict(self), "mesh": list(self.mesh), "checkpoints": list(self.checkpoints),
-                "gradient_roll_calls": list(self.gradient_roll_calls), "tolerances": TOLERANCES}
+        return {
+            **asdict(self),
+            "mesh": list(self.mesh),
+            "checkpoints": list(self.checkpoints),
+            "gradient_roll_calls": list(self.gradient_roll_calls),
+            "tolerances": TOLERANCES,
+        }
 
 
 def plan(trial: Trial) -> Plan:
@@ -47,11 +52,24 @@ def plan(trial: Trial) -> Plan:
     if work.global_batch % per_pass:
         below = work.global_batch // per_pass * per_pass
         near = " or ".join(str(n) for n in (below, below + per_pass) if n)
-        raise InputError(f"saw {work.global_batch}", field="workload.global_batch", expected=f"a multiple of num_workers × micro_batch = {world} × {work.micro_batch} = {per_pass}", fix=f"use {near}")
+        raise InputError(
+            f"saw {work.global_batch}",
+            field="workload.global_batch",
+            expected=f"a multiple of num_workers × micro_batch = {world} × {work.micro_batch} = {per_pass}",
+            fix=f"use {near}",
+        )
     if work.optimizer.warmup_steps >= work.steps:
-        raise InputError(f"saw {work.steps}", field="workload.steps", expected=f"more than optimizer.warmup_steps = {work.optimizer.warmup_steps}")
+        raise InputError(
+            f"saw {work.steps}",
+            field="workload.steps",
+            expected=f"more than optimizer.warmup_steps = {work.optimizer.warmup_steps}",
+        )
     if work.measure.warmup_steps >= work.steps:
-        raise InputError(f"saw {work.measure.warmup_steps}", field="workload.measure.warmup_steps", expected=f"fewer than workload.steps = {work.steps}: the steady window would be empty")
+        raise InputError(
+            f"saw {work.measure.warmup_steps}",
+            field="workload.measure.warmup_steps",
+            expected=f"fewer than workload.steps = {work.steps}: the steady window would be empty",
+        )
     saves = tuple(sorted({*range(work.checkpoint.every, work.steps, work.checkpoint.every), work.steps}))
     return Plan(
         steps=work.steps, world_size=world, mesh=_mesh(trial), micro_batches=work.global_batch // per_pass,
@@ -66,8 +84,16 @@ def _mesh(trial: Trial) -> tuple[int, int]:
     world, work = trial.scaling.num_workers, trial.workload
     if work.strategy != "hsdp":
         if work.shard_degree is not None:
-            raise InputError(f"saw {work.shard_degree}", field="workload.shard_degree", expected=f"none with strategy {work.strategy}; it is hsdp's")
+            raise InputError(
+                f"saw {work.shard_degree}",
+                field="workload.shard_degree",
+                expected=f"none with strategy {work.strategy}; it is hsdp's",
+            )
         return (world, 1) if work.strategy == "ddp" else (1, world)
     if work.shard_degree is None or world % work.shard_degree:
-        raise InputError(f"saw {work.shard_degree or 'nothing'}", field="workload.shard_degree", expected=f"a divisor of num_workers = {world} with strategy hsdp")
+        raise InputError(
+            f"saw {work.shard_degree or 'nothing'}",
+            field="workload.shard_degree",
+            expected=f"a divisor of num_workers = {world} with strategy hsdp",
+        )
     return (world // work.shard_degree, work.shard_degree)

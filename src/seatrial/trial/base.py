@@ -9,3 +9,11 @@ class Section(BaseModel):
     """A part of a trial. Strict: `"2"` is not 2, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Misfit(ValueError):
+    """A value that does not go together with others of its section; `key` is the one to point at, if one is."""
+
+    def __init__(self, message: str, key: str = ""):
+        super().__init__(message)
+        self.key = key

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import model_validator
 
 from seatrial.canon import digest
-from seatrial.trial.base import Section
+from seatrial.trial.base import Misfit, Section
 
 KINDS = ("execution", "transport", "performance", "learning", "recovery", "environment")
 BASELINES = ("unigram", "bigram")
@@ -49,10 +49,17 @@ REGISTRY: dict[str, Entry] = {
         Entry("transport.min_busbw", "bus bandwidth of the job's collectives, GB/s", "run", (_form("min"),)),
         Entry("performance.tokens_per_second", "tokens/s over the steady window", "run", (_form("min"),)),
         Entry("performance.step_time_p95", "95th percentile of step time, seconds", "run", (_form("max"),)),
-        Entry("learning.heldout.loss", "held-out loss, nats per token", "run", (_form("max"), _form("improves_by", "over"))),
+        Entry(
+            "learning.heldout.loss",
+            "held-out loss, nats per token",
+            "run",
+            (_form("max"), _form("improves_by", "over")),
+        ),
         Entry("learning.heldout.bits_per_byte", "held-out bits per byte", "run", _HELDOUT),
         Entry("recovery.checkpoint_reloads", "the final checkpoint reloads, all state equal", "run"),
-        Entry("recovery.worker_kill", "a killed worker costs at most max_lost_steps", "drill", (_form("max_lost_steps"),)),
+        Entry(
+            "recovery.worker_kill", "a killed worker costs at most max_lost_steps", "drill", (_form("max_lost_steps"),)
+        ),
         Entry("environment.image_ran", "the image asked for is the image that ran", "run"),
         Entry("environment.hosts_agree", "every host has the same packages and libraries", "run"),
     )
@@ -76,19 +83,20 @@ class Claim(Section):
     def _takes_a_known_form(self) -> Claim:
         entry = REGISTRY.get(self.claim)
         if entry is None:
-            raise ValueError(unknown_claim(self.claim))
+            raise Misfit(unknown_claim(self.claim), "claim")
         given = frozenset(self.parameters)
         if given not in entry.forms:
-            forms = " or ".join("{" + ", ".join(sorted(form)) + "}" if form else "no parameter" for form in entry.forms)
-            raise ValueError(f"{self.claim} was given {{{', '.join(sorted(given))}}}; expected {forms}")
+            foreign = sorted(given.difference(*entry.forms))
+            forms = " or ".join(f"{{{', '.join(sorted(form))}}}" if form else "no parameter" for form in entry.forms)
+            raise Misfit(f"{self.claim} was given {{{', '.join(sorted(given))}}}; expected {forms}", *foreign[:1])
         if isinstance(self.below, str) and self.below not in BASELINES:
-            raise ValueError(f"below: {self.below}; expected a number or one of {', '.join(BASELINES)}")
+            raise Misfit(f"saw {self.below}; expected a number or one of {', '.join(BASELINES)}", "below")
         if self.over is not None and self.over != "base":
-            raise ValueError(f"over: {self.over}; expected base (the model before step 0)")
+            raise Misfit(f"saw {self.over}; expected base, the model before step 0", "over")
         for name in ("by", "improves_by", "max_lost_steps"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise ValueError(f"{name}: {value}; expected 0 or more")
+                raise Misfit(f"saw {value}; expected at least 0", name)
         return self
 
     @property

@@ -1,74 +1,77 @@
 """From a YAML file to a `Trial`, or to errors with file, line and column.
 
-PyYAML's composer gives nodes with marks; scalars are resolved here by YAML 1.2's core rules, so that `2e-5` is a number
-and `on` is a word. A section may be `{from: other.yaml}`, relative to the file that says so.
+A section may be `{from: other.yaml}`, relative to the file that says so. pydantic's errors are put in the words of the
+file here: one line for each thing that is wrong, in the order of the file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from seatrial.errors import InputError, InputErrors, Place
+from seatrial.errors import InputError, InputErrors
+from seatrial.trial.base import Misfit
 from seatrial.trial.model import Trial
+from seatrial.trial.source import KeyPath, Source, clean, dotted, parse, read, shown
 
-MAX_BYTES = 1 << 20
-MAX_NODES = 20_000
-MAX_DEPTH = 50
-Path_ = tuple[str | int, ...]
+_FILE_PATHS: tuple[tuple[str, ...], ...] = (
+    ("storage", "path"),
+    ("workload", "model", "path"),
+    ("workload", "data", "train"),
+    ("workload", "data", "heldout"),
+)
 
-_INT = re.compile(r"^[-+]?[0-9]+$")
-_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-_WORDS: dict[str, Any] = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
+# pydantic's error types in the words of the file; {names} are of the error's context.
+_EXPECTED = {
+    "string_type": "text",
+    "int_type": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a map",
+    "model_type": "a map",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "too_short": "at least {min_length} items",
+    "too_long": "at most {max_length} items",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+    "finite_number": "a finite number",
 }
-
-
-@dataclass
-class Source:
-    """A document as plain data, and where each of its values stands."""
-
-    data: Any
-    places: dict[Path_, Place]
-    keys: dict[Path_, Place] = field(default_factory=dict)
-
-    def place(self, path: Path_) -> Place | None:
-        """Where `path` stands, or the nearest thing around it that the file has."""
-        while path not in self.places and path:
-            path = path[:-1]
-        return self.places.get(path)
 
 
 def load(path: Path) -> Trial:
     """The trial in a YAML file. Raises InputError, one line for each thing that is wrong."""
-    source = _read(path)
+    source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
-        raise InputError(f"saw {_kind(source.data)}", place=source.place(()), expected="a map with apiVersion, kind, metadata, workload, claims")
+        raise InputError(f"saw {shown(source.data)}", place=source.place(()),
+                         expected="a map with metadata, workload and claims", fix="`seatrial init` writes one")  # fmt: skip
     _include(source, path)
-    trial = _validate(source)
-    return _absolute(trial, path.resolve().parent)
+    _anchor(source)
+    return _validate(source)
 
 
 def builtin(name: str) -> tuple[Trial, str]:
     """A trial that ships with seatrial, and its text. Relative paths in it are of the working directory."""
-    resource = files("seatrial.trial") / "templates" / f"{name}.yaml"
-    text = resource.read_text(encoding="utf-8")
-    return _validate(_parse(text, f"template {name}")), text
+    if name not in templates():
+        raise InputError(f"unknown template {clean(name)}", expected=f"one of {', '.join(templates())}")
+    raw = (files("seatrial.trial") / "templates" / f"{name}.yaml").read_bytes()
+    return _validate(parse(raw, f"template {name}")), raw.decode()
 
 
 def templates() -> list[str]:
     """Names that `builtin` knows."""
-    return sorted(p.name.removesuffix(".yaml") for p in (files("seatrial.trial") / "templates").iterdir() if p.name.endswith(".yaml"))
+    names = [entry.name for entry in (files("seatrial.trial") / "templates").iterdir()]
+    return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
 
 
 def from_resolved(text: str | bytes) -> Trial:
@@ -76,168 +79,139 @@ def from_resolved(text: str | bytes) -> Trial:
     return Trial.model_validate_json(text)
 
 
-def _read(path: Path) -> Source:
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), expected="a trial file") from None
-    if len(raw) > MAX_BYTES:
-        raise InputError(f"{len(raw)} bytes", place=Place(str(path)), expected=f"a trial file of at most {MAX_BYTES} bytes")
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"byte {error.start} is not UTF-8", place=Place(str(path)), expected="UTF-8 text") from None
-    return _parse(text, str(path))
-
-
-def _parse(text: str, name: str) -> Source:
-    try:
-        # Events are counted before anything is composed: neither depth nor size can exhaust the parser.
-        depth = 0
-        for count, event in enumerate(yaml.parse(text, Loader=yaml.SafeLoader)):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH or count > MAX_NODES:
-                raise InputError("nested or repeated beyond any trial", place=Place(name, event.start_mark.line + 1, event.start_mark.column + 1),
-                                 expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} nodes")
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = Place(name, mark.line + 1, mark.column + 1) if mark else Place(name)
-        raise InputError(f"not YAML: {error.problem or error.context}", place=place, expected="a YAML document") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"not YAML: {' '.join(str(error).split())}", place=Place(name), expected="a YAML document") from None
-    source = Source(None, {})
-    if node is None:
-        raise InputError("the file is empty", place=Place(name), expected="a trial; `seatrial init` writes one")
-    source.data = _Builder(name, source).build(node, ())
-    return source
-
-
-class _Builder:
-    """Nodes to plain data, remembering places; aliases count against the same budget as nodes."""
-
-    def __init__(self, name: str, source: Source):
-        self.name, self.source, self.count = name, source, 0
-
-    def build(self, node: Any, path: Path_) -> Any:
-        place = self._place(node)
-        self.count += 1
-        if self.count > MAX_NODES or len(path) > MAX_DEPTH:
-            raise InputError("aliases expand beyond any trial", place=place, expected=f"at most {MAX_NODES} values")
-        self.source.places[path] = place
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, place)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.build(child, (*path, i)) for i, child in enumerate(node.value)]
-        result: dict[str, Any] = {}
-        for key_node, child in node.value:
-            key = self._key(key_node)
-            if key in result:
-                raise InputError(f"key {key} stands twice", place=self._place(key_node), expected="each key once")
-            self.source.keys[(*path, key)] = self._place(key_node)
-            result[key] = self.build(child, (*path, key))
-        return result
-
-    def _key(self, node: Any) -> str:
-        if not isinstance(node, yaml.ScalarNode):
-            raise InputError("a key that is no word", place=self._place(node), expected="a plain key")
-        return str(node.value)
-
-    def _scalar(self, node: Any, place: Place) -> Any:
-        text = str(node.value)
-        if node.style is not None or node.tag == "tag:yaml.org,2002:str":
-            if node.style is None and text in _WORDS:
-                return _WORDS[text]
-            return text if node.style is not None else self._plain(text)
-        if node.start_mark.buffer is None or not str(node.tag).startswith("tag:yaml.org,2002:"):
-            raise InputError(f"tag {node.tag}", place=place, expected="plain YAML without tags")
-        return self._plain(text)
-
-    @staticmethod
-    def _plain(text: str) -> Any:
-        if text in _WORDS:
-            return _WORDS[text]
-        if _INT.match(text):
-            return int(text) if len(text) < 400 else text
-        if _FLOAT.match(text):
-            return float(text)
-        return text
-
-    def _place(self, node: Any) -> Place:
-        return Place(self.name, node.start_mark.line + 1, node.start_mark.column + 1)
-
-
 def _include(source: Source, path: Path) -> None:
     """Replaces each section that is `{from: file}` by the file's content, with that file's places."""
-    for section, value in source.data.items():
-        if not (isinstance(value, dict) and set(value) == {"from"} and isinstance(value["from"], str)):
+    for section, model_field in Trial.model_fields.items():
+        value = source.data.get(section)
+        if not (isinstance(value, dict) and "from" in value and _section_of(model_field.annotation)):
             continue
-        included = _read(path.parent / value["from"])
+        included = _included(source, section, path)
         source.data[section] = included.data
         for kept, added in ((source.places, included.places), (source.keys, included.keys)):
-            for stale in [p for p in kept if p[:1] == (section,) and len(p) > 1]:
-                del kept[stale]
-            kept.update({(section, *p): place for p, place in added.items()})
+            del kept[section, "from"]
+            kept.update({(section, *inner): place for inner, place in added.items()})
+
+
+def _included(source: Source, section: str, path: Path) -> Source:
+    """The file that a section names. What is wrong with the file as a whole is said at the `from`."""
+    value, place, field = source.data[section], source.places[section, "from"], f"{section}.from"
+    if len(value) > 1 or not isinstance(value["from"], str):
+        seen = "stands beside other keys" if len(value) > 1 else f"saw {shown(value['from'])}"
+        raise InputError(seen, place=place, field=field, expected="the name of a file, and no other key")
+    file = path.parent / value["from"]
+    wanted, expected = (list, "a list") if section == "claims" else (dict, "a map")
+    try:
+        included = parse(read(file), str(file))
+    except InputError as error:
+        if error.place is None or error.place.line:  # it says itself where in that file
+            raise
+        problem, expected = error.seen, error.expected
+    else:
+        if file.samefile(path):
+            problem, expected = "is this file", "a file with the section alone"
+        elif isinstance(included.data, dict) and "from" in included.data:
+            problem, expected = "names a further file", "a file with the section itself"
+        elif isinstance(included.data, wanted):
+            return included
+        else:
+            problem = f"holds {shown(included.data)}"
+    raise InputError(f"{clean(str(file), 200)} {problem}", place=place, field=field, expected=expected)
+
+
+def _anchor(source: Source) -> None:
+    """Makes relative paths absolute, each from the folder of the file in which it stands."""
+    for *way, key in _FILE_PATHS:
+        holder: Any = source.data
+        for part in way:
+            holder = holder.get(part) if isinstance(holder, dict) else None
+        value = holder.get(key) if isinstance(holder, dict) else None
+        if value and isinstance(value, str) and "://" not in value:
+            holder[key] = str(Path(source.places[*way, key].path).parent.resolve() / value)
 
 
 def _validate(source: Source) -> Trial:
     try:
-        text = json.dumps(source.data)
-        return Trial.model_validate_json(text)
+        return Trial.model_validate_json(json.dumps(source.data))
     except ValidationError as error:
-        raise InputErrors([_explain(source, detail) for detail in error.errors(include_url=False)]) from None
+        raise InputErrors(_explain(source, error.errors(include_url=False))) from None
 
 
-def _explain(source: Source, detail: Any) -> InputError:
-    """One pydantic error as one line in the user's terms."""
-    path = tuple(part for part in detail["loc"] if not (isinstance(part, str) and part.startswith("function-")))
-    path = tuple(p for i, p in enumerate(path) if not _is_union_branch(source, path, i))
-    name = ".".join(str(part) for part in path)
-    kind, seen = detail["type"], detail.get("input")
-    if kind == "extra_forbidden":
-        close = get_close_matches(str(path[-1]), _known_keys(path[:-1]), n=1, cutoff=0.6)
-        known = ", ".join(_known_keys(path[:-1]))
-        return InputError("unknown key", place=source.keys.get(path), field=name, expected=f"one of {known}" if known else "",
-                          fix=f"did you mean {close[0]}?" if close else "")
-    if kind == "missing":
-        return InputError("missing", place=source.place(path[:-1]), field=name, expected="a value")
-    if kind == "value_error":
-        return InputError(str(detail["ctx"]["error"]), place=source.place(path), field=name)
-    return InputError(f"saw {_kind(seen)}", place=source.place(path), field=name, expected=_expected(detail))
+def _explain(source: Source, details: list[Any]) -> list[InputError]:
+    """pydantic's errors as lines: consequences dropped, the branches of a union joined, in the order of the file."""
+    close = {d["loc"]: _close_key(d["loc"]) for d in details if d["type"] == "extra_forbidden"}
+    meant = {(*path[:-1], key) for path, key in close.items() if key}
+    lines: dict[KeyPath, InputError] = {}
+    for detail in details:
+        path, kind = detail["loc"], detail["type"]
+        if kind == "extra_forbidden":
+            lines[path] = _unknown_key(source, path, close[path])
+        elif kind == "missing" and isinstance(path[-1], int):  # an item of a list of fixed length
+            lines[path[:-1]] = _wrong(source, path[:-1], detail["input"], f"{path[-1] + 1} items")
+        elif kind == "missing" and path not in meant:
+            lines[path] = InputError("missing", place=source.place(path), field=dotted(path))
+        elif kind == "value_error":
+            lines[path] = _misfit(source, path, detail["ctx"]["error"])
+        elif kind != "missing" and not _follows_from_others(detail):
+            path = source.nearest(path)  # pydantic adds the branch of a union, as in `equals.str`
+            others = [lines[path].expected] if path in lines else []
+            lines[path] = _wrong(source, path, detail["input"], *others, _expected(detail))
+    start = source.place(()).path
+    return sorted(
+        lines.values(), key=lambda e: e.place and (e.place.path != start, e.place.path, e.place.line, e.place.column)
+    )
 
 
-def _is_union_branch(source: Source, path: Path_, i: int) -> bool:
-    """pydantic adds the tried type to a union's path (`equals.str`); the file has no such key."""
-    return path[i] in ("str", "float", "bool", "int") and i == len(path) - 1 and path not in source.places and path[:i] in source.places
+def _unknown_key(source: Source, path: KeyPath, close: str) -> InputError:
+    known = "" if close else f"one of {', '.join(_keys_of(path[:-1]))}"
+    fix = f"did you mean {close}?" if close else ""
+    if path[-1] == "from":
+        known, fix = "", "only a whole section can be {from: file}"
+    return InputError("unknown key", place=source.keys[path], field=dotted(path), expected=known, fix=fix)
+
+
+def _misfit(source: Source, path: KeyPath, error: Exception) -> InputError:
+    """What a validator of ours says, at the key that it names."""
+    if isinstance(error, Misfit) and error.key:
+        path = (*path, error.key)
+    return InputError(clean(str(error), 1000), place=source.place(path), field=dotted(path))
+
+
+def _wrong(source: Source, path: KeyPath, seen: object, *expected: str) -> InputError:
+    either = (
+        " or ".join(expected) if len(expected) == 1 else " or ".join(expected).replace("true or false", "true/false")
+    )
+    number = isinstance(seen, bool | int | float)
+    return InputError(f"saw {shown(seen)}", place=source.place(path), field=dotted(path), expected=either,
+                      fix="put it in quotes" if number and either == "text" else "")  # fmt: skip
+
+
+def _follows_from_others(detail: Any) -> bool:
+    """A list is too short *after validation* when items of it are wrong; those have lines of their own."""
+    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
 
 
 def _expected(detail: Any) -> str:
-    message = str(detail["msg"])
-    for head in ("Input should be ", "String should ", "List should ", "Tuple should ", "Dictionary should "):
-        message = message.removeprefix(head)
-    return {"a valid integer": "an integer", "a valid string": "text", "a valid number": "a number"}.get(message, message.removeprefix("a valid "))
+    kind, context = detail["type"], dict(detail.get("ctx", {}))
+    if kind == "literal_error":
+        words = context["expected"].replace("'", "").replace(" or ", ", ")
+        return f"one of {words}" if ", " in words else words
+    for name, value in context.items():
+        if isinstance(value, float) and value.is_integer():
+            context[name] = int(value)
+    words = _EXPECTED[kind].format(**context) if kind in _EXPECTED else str(detail["msg"])
+    return re.sub(r"\b1 (item|character)s", r"1 \1", words)
 
 
-def _kind(value: object) -> str:
-    """What a wrong value is, in the words of the file."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a map"
-    if isinstance(value, list):
-        return "a list"
-    return json.dumps(value, ensure_ascii=False)[:80]
+def _close_key(path: KeyPath) -> str:
+    return next(iter(get_close_matches(str(path[-1]), _keys_of(path[:-1]), n=1)), "")
 
 
-def _known_keys(path: Path_) -> list[str]:
+def _keys_of(path: KeyPath) -> list[str]:
     """The keys that the section at `path` has, by walking the models."""
-    model: Any = Trial
+    model: type[BaseModel] = Trial
     for part in path:
-        if isinstance(part, int):
-            continue
-        model = _section_of(model.model_fields[part].annotation) if part in model.model_fields else None
-        if model is None:
-            return []
+        if isinstance(part, str):
+            model = _section_of(model.model_fields[part].annotation) or model
     return list(model.model_fields)
 
 
@@ -245,17 +219,3 @@ def _section_of(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for arg in get_args(annotation) if (found := _section_of(arg))), None)
-
-
-def _absolute(trial: Trial, base: Path) -> Trial:
-    """Paths in a trial file are relative to the file; the default storage is relative to the working directory."""
-    update: dict[str, Any] = {}
-    if "storage" in trial.model_fields_set and "://" not in trial.storage.path:
-        update["storage"] = trial.storage.model_copy(update={"path": str(base / trial.storage.path)})
-    data, model = trial.workload.data, trial.workload.model
-    moved = {k: str(base / v) for k in ("train", "heldout") if (v := getattr(data, k)) and "://" not in v}
-    parts = {"data": data.model_copy(update=moved)}
-    if model.path:
-        parts["model"] = model.model_copy(update={"path": str(base / model.path)})
-    update["workload"] = trial.workload.model_copy(update=parts)
-    return trial.model_copy(update=update)

@@ -67,9 +67,15 @@ class Data(Section):
     @model_validator(mode="after")
     def _exactly_one_source(self) -> Data:
         pair = self.train is not None or self.heldout is not None
-        given = [name for name, there in (("train/heldout", pair), ("corpus", self.corpus), ("synthetic", self.synthetic)) if there]
+        given = [
+            name
+            for name, there in (("train/heldout", pair), ("corpus", self.corpus), ("synthetic", self.synthetic))
+            if there
+        ]
         if len(given) != 1:
-            raise ValueError(f"was given {', '.join(given) or 'nothing'}; expected one of train + heldout, corpus, synthetic")
+            raise ValueError(
+                f"was given {', '.join(given) or 'nothing'}; expected one of train + heldout, corpus, synthetic"
+            )
         if pair and not (self.train and self.heldout):
             raise ValueError(f"{'heldout' if self.train else 'train'} is missing; expected both train and heldout")
         return self

@@ -1,0 +1,77 @@
+"""Before anything starts: the run directory, the frozen claims, the plan, the rosters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from seatrial.canon import canonical, digest, plain, sha256, utc
+from seatrial.errors import InputError
+from seatrial.events import Layout, Redactor, Writer
+from seatrial.events.schema import Planned, Roster, StorageCanary
+from seatrial.plan import plan
+from seatrial.events.storage import problem_with
+from seatrial.trial import Trial
+
+RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can still hold the record
+
+
+def new_run(trial: Trial, storage: Path) -> Layout:
+    """Creates a run directory of a name that was free. Raises InputError if the storage cannot be used."""
+    problem = problem_with(storage)
+    if problem:
+        raise InputError(
+            problem, field="storage.path", expected="a folder that can be written, read, listed, renamed and deleted in"
+        )
+    stamp = utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
+    for number in range(1, 1000):
+        root = storage / f"{stamp}-{trial.slug}{f'-{number}' if number > 1 else ''}"
+        try:
+            root.mkdir()
+        except FileExistsError:
+            continue
+        layout = Layout(root)
+        layout.make()
+        return layout
+    raise InputError(f"{storage} already has 1000 runs of this second", field="storage.path")
+
+
+def freeze(trial: Trial, layout: Layout) -> Writer:
+    """Writes trial.json and claims.json, opens the driver's events, and states plan, tolerances and rosters.
+
+    From here on the claims cannot change unseen: their digest is in every event file's header.
+    """
+    recorded: dict[str, Any] = plain(Redactor(os.environ, trial.runtimeEnv.env_vars).value(trial.resolved()))
+    trial_bytes = canonical(recorded)
+    claims_bytes = canonical({"schema": "seatrial.claims/1", "run": layout.root.name, "claims": recorded["claims"]})
+    layout.trial.write_bytes(trial_bytes)
+    layout.claims.write_bytes(claims_bytes)
+    _reserve(layout)
+    events = Writer(
+        layout.driver_events,
+        run=layout.root.name,
+        attempt=1,
+        role="driver",
+        claims=sha256(claims_bytes),
+        trial=sha256(trial_bytes),
+    )
+    events.write(StorageCanary(path=str(layout.root), ok=True))
+    facts = {**plan(trial).facts(), "trial": digest(recorded), "sections": {k: digest(v) for k, v in recorded.items()},
+             "synthetic": trial.workload.data.synthetic, "precision": trial.workload.precision, "image": trial.image,
+             "strategy": trial.workload.strategy,
+             "schedule": {"peak": trial.workload.optimizer.lr, "warmup_steps": trial.workload.optimizer.warmup_steps, "steps": trial.workload.steps}}  # fmt: skip
+    events.write(Planned(facts=facts))
+    for phase, role in (("train", "rank"), ("reload", "reload")):
+        files = [layout.relative(layout.process(1, f"{role}-{rank}")) for rank in range(trial.scaling.num_workers)]
+        events.write(Roster(phase=phase, attempt=1, files=files))  # type: ignore[arg-type]
+    return events
+
+
+def _reserve(layout: Layout) -> None:
+    """Real bytes, not a hole: the space must be there when everything else is used up."""
+    with layout.reserve.open("wb") as handle:
+        for _ in range(RESERVE_BYTES >> 20):
+            handle.write(b"\x00" * (1 << 20))
+        handle.flush()
+        os.fsync(handle.fileno())

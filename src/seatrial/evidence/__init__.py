@@ -1,0 +1,32 @@
+"""Facts from events, one module for each kind, and the judge."""
+
+from pathlib import Path
+
+from seatrial.evidence import environment, execution, learning, performance, recovery
+from seatrial.evidence.facts import Evidence, Fact, Verdict
+from seatrial.evidence.gather import Run, gather
+from seatrial.evidence.judge import exit_code, judge
+
+__all__ = ["Evidence", "Fact", "Run", "Verdict", "exit_code", "gather", "judge", "observe", "read_evidence"]
+
+
+def observe(run: Run) -> Evidence:
+    """The evidence of a run, kinds apart."""
+    kinds = {
+        "execution": execution,
+        "performance": performance,
+        "learning": learning,
+        "recovery": recovery,
+        "environment": environment,
+    }
+    facts = {kind: module.facts(run) for kind, module in kinds.items()}
+    facts["execution"]["execution.tolerances"] = Fact(
+        "execution.tolerances", value=run.plan.get("tolerances", {}), witness="driver, before step 0"
+    )
+    return Evidence(facts, run.void)
+
+
+def read_evidence(root: Path) -> tuple[Run, Evidence]:
+    """A run directory and its evidence. Raises EvidenceError if it is no run directory."""
+    run = gather(root)
+    return run, observe(run)

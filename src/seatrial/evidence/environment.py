@@ -1,0 +1,85 @@
+"""Environment: layers with a digest each, so that two runs can be told apart by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.canon import digest, plain
+from seatrial.evidence.facts import Fact, unknown
+from seatrial.evidence.gather import Run
+from seatrial.events.schema import Environment
+
+
+def facts(run: Run) -> dict[str, Fact]:
+    """All facts of this kind: one for each layer, then image, runtime environment delta and agreement of hosts."""
+    layers = _layers(run)
+    found = [_layer(name, by_process) for name, by_process in sorted(layers.items())]
+    found += [
+        _image_asked(run),
+        unknown("environment.image.ran", "only a pod's imageID is a witness, and this run was in no pod"),
+    ]
+    found += [_delta(layers), _hosts(layers)]
+    return {fact.id: fact for fact in found}
+
+
+def _layers(run: Run) -> dict[str, dict[str, Any]]:
+    """layer -> process -> content; `process` is a host for what is the same for a whole host."""
+    found: dict[str, dict[str, Any]] = {}
+    for stream in (run.driver, *run.probes, *run.ranks):
+        if stream.header is None:
+            continue
+        for event in stream.all(Environment):
+            where = stream.header.host if event.layer in ("packages", "base_packages", "hardware") else stream.path
+            found.setdefault(event.layer, {})[where] = event.content
+    return found
+
+
+def _layer(name: str, by_process: dict[str, Any]) -> Fact:
+    digests = {where: digest(plain(content)) for where, content in sorted(by_process.items())}
+    same = len(set(digests.values())) == 1
+    content = next(iter(by_process.values()))
+    value = {
+        "digest": next(iter(digests.values())) if same else digest(digests),
+        "content": content if same else by_process,
+        "same_everywhere": same,
+        "seen_by": sorted(by_process),
+    }
+    return Fact(f"environment.{name}", value=value, witness="; ".join(sorted(by_process))[:200])
+
+
+def _image_asked(run: Run) -> Fact:
+    image = run.plan.get("image")
+    if image:
+        return Fact("environment.image.asked", value=image, witness="trial")
+    return Fact("environment.image.asked", "not-applicable", reason="the trial names no image")
+
+
+def _delta(layers: dict[str, dict[str, Any]]) -> Fact:
+    """What the workers' interpreter has beyond the image's, host by host."""
+    name = "environment.runtime_env"
+    base, used = layers.get("base_packages", {}), layers.get("packages", {})
+    if not used or set(base) != set(used):
+        return unknown(name, "no host has both its own packages and its workers' recorded", "host probes, ranks")
+    deltas = {host: _changed(base[host]["installed"], used[host]["installed"]) for host in used}
+    same = len({digest(d) for d in deltas.values()}) == 1
+    return Fact(
+        name,
+        value={"same_everywhere": same, "delta": next(iter(deltas.values())) if same else deltas},
+        witness="probe in the image's interpreter, ranks in their own",
+    )
+
+
+def _changed(base: dict[str, str], used: dict[str, str]) -> dict[str, list[str | None]]:
+    return {n: [base.get(n), used.get(n)] for n in sorted({*base, *used}) if base.get(n) != used.get(n)}
+
+
+def _hosts(layers: dict[str, dict[str, Any]]) -> Fact:
+    used = layers.get("packages", {})
+    if not used:
+        return unknown("environment.hosts", "no rank recorded its packages", "ranks")
+    digests = {host: digest(plain(content["installed"])) for host, content in sorted(used.items())}
+    return Fact(
+        "environment.hosts",
+        value={"hosts": len(digests), "package_digests": digests, "agree": len(set(digests.values())) == 1},
+        witness="one rank of each host",
+    )

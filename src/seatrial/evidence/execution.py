@@ -1,0 +1,263 @@
+"""Execution: planned, executed and updated steps from three different sources, and who took part."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import zip_longest
+from typing import Any
+
+from seatrial.evidence.facts import Fact, unknown
+from seatrial.evidence.gather import Run
+from seatrial.events.schema import (
+    CheckpointRemoved,
+    DataAudited,
+    DataOpened,
+    GradientRollCall,
+    Leftover,
+    NonFinite,
+    Parameters,
+    Reloaded,
+    RollCall,
+    Step,
+    StorageCanary,
+)
+from seatrial.plan.order import chain, step_digest
+from seatrial.plan.schedule import learning_rate
+
+
+def facts(run: Run) -> dict[str, Fact]:
+    """All facts of this kind."""
+    found = [
+        *_status(run),
+        _executed(run),
+        *_updates(run),
+        _moved(run),
+        _rates(run),
+        _data(run),
+        _roll_calls(run),
+        _gradients(run),
+        _replicas(run),
+        _storage(run),
+    ]
+    return {fact.id: fact for fact in found}
+
+
+def _status(run: Run) -> list[Fact]:
+    plan, ended = run.plan, run.phase("train")
+    lost = run.driver.why_incomplete() or "the driver wrote no plan"
+    found = [
+        Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial") if plan else unknown("execution.planned_steps", lost),
+        Fact("execution.status", value={"status": ended.status, "cause": ended.cause}, witness="driver") if ended else unknown("execution.status", lost, "driver"),
+        Fact("execution.attempts", value=len({s.header.attempt for s in run.ranks if s.header}), witness="event files"),
+        Fact("execution.roster", value=[_member(s.header, s.ended, s.path) for s in (*run.ranks, *run.reloads)], witness="event files"),
+    ]  # fmt: skip
+    if failures := run.failures():
+        found.append(
+            Fact(
+                "execution.failures",
+                value=[{"process": path, "error": error} for path, error in failures],
+                witness="the processes",
+            )
+        )
+    if run.refused:
+        found.append(
+            Fact(
+                "execution.refused_files",
+                value=list(run.refused),
+                witness="reader",
+                reason="not on the roster of this run",
+            )
+        )
+    if leftover := [p for e in run.driver.all(Leftover) for p in e.processes]:
+        found.append(Fact("execution.leftover_processes", value=leftover, witness="driver"))
+    return found
+
+
+def _member(header: Any, ended: str, path: str) -> dict[str, Any]:
+    shown = {"file": path, "ended": ended}
+    return shown | (
+        {k: getattr(header, k) for k in ("role", "rank", "host", "machine", "pid", "attempt")} if header else {}
+    )
+
+
+def _executed(run: Run) -> Fact:
+    name = "execution.executed_steps"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    counts = {str(i): len({e.step for e in s.all(Step)}) for i, s in enumerate(run.ranks)}
+    tokens = sum(e.tokens for s in run.ranks for e in s.all(Step))
+    return Fact(
+        name,
+        value={"by_rank": counts, "min": min(counts.values()), "max": max(counts.values()), "tokens": tokens},
+        unit="steps",
+        witness="step events of each rank",
+    )
+
+
+def _updates(run: Run) -> list[Fact]:
+    names = ("execution.updates", "execution.parameters_without_gradient")
+    if why := run.incomplete(run.reloads, "reload"):
+        return [unknown(n, why, "reload") for n in names]
+    reloads = [e for s in run.reloads if (e := s.last(Reloaded))]
+    if len(reloads) < len(run.reloads) or any(e.missing for e in reloads) or not reloads[0].updates:
+        return [unknown(n, "the final checkpoint was not reloaded", "reload") for n in names]
+    counts = [n for e in reloads for n in e.updates.values()]
+    dead = sorted(set.intersection(*(set(e.dead) for e in reloads)))
+    value = {"min": min(counts), "max": max(counts), "tensors": len(reloads[0].updates)}
+    return [Fact(names[0], value=value, unit="updates", witness="optimizer state `step` of the reloaded checkpoint"),
+            Fact(names[1], value=dead, witness="second moments of the reloaded checkpoint")]  # fmt: skip
+
+
+def _moved(run: Run) -> Fact:
+    """Trainable parameters whose shards are the same bytes after the last step as before the first, on every rank."""
+    name = "execution.parameters_unmoved"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    still: list[set[str]] = []
+    for stream in run.ranks:
+        seen = {e.step: e.digests for e in stream.all(Parameters)}
+        first, last = seen.get(0), seen.get(run.plan.get("steps", -1))
+        if first is None or last is None:
+            return unknown(name, f"{stream.path} lacks the digests before or after", "ranks")
+        still.append({n for n, value in first.items() if last.get(n) == value})
+    return Fact(name, value=sorted(set.intersection(*still)), witness="parameter digests of each rank")
+
+
+def _rates(run: Run) -> Fact:
+    """Steps whose learning rate was not the schedule's."""
+    name = "execution.schedule"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    asked = run.plan.get("schedule")
+    if not asked:
+        return unknown(name, "the plan has no schedule", "driver")
+    wrong = sorted(
+        {e.step for s in run.ranks for e in s.all(Step) if abs(e.lr - learning_rate(e.step, **asked)) > 1e-12}
+    )
+    return Fact(name, value={"off_schedule": wrong, "peak": asked["peak"]}, witness="step events against the schedule")
+
+
+def _data(run: Run) -> Fact:
+    """Samples given to forward against the planned ones, which the reload recomputed from the source."""
+    name = "execution.data_order"
+    if why := run.incomplete(run.ranks, "rank") or run.incomplete(run.reloads, "reload"):
+        return unknown(name, why, "ranks, reload")
+    audit = next((e for s in run.reloads if (e := s.last(DataAudited))), None)
+    if audit is None:
+        return unknown(name, "no process recomputed the planned data", "reload")
+    manifests = {e.manifest for s in run.ranks if (e := s.last(DataOpened))}
+    if manifests != {audit.manifest}:
+        return Fact(
+            name,
+            value={"steps": len(audit.steps), "matching": 0, "first_difference": 0},
+            witness="data manifests of ranks and reload differ",
+        )
+    samples: dict[int, list[tuple[int, str]]] = defaultdict(list)
+    for stream in run.ranks:
+        for event in stream.all(Step):
+            samples[event.step] += event.samples
+    executed = [step_digest(samples[n]) for n in sorted(samples)]
+    different = [n for n, (a, b) in enumerate(zip_longest(executed, audit.steps), start=1) if a != b]
+    value = {
+        "steps": len(audit.steps),
+        "matching": len(audit.steps) - len(different),
+        "first_difference": different[0] if different else None,
+        "executed": chain(executed),
+        "planned": chain(audit.steps),
+    }
+    return Fact(name, value=value, unit="steps", witness="sample digests of ranks against the reload's recomputation")
+
+
+def _roll_calls(run: Run) -> Fact:
+    name = "execution.roll_calls"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    ones = [1] * len(run.ranks)
+    complete = min(sum(e.counts == ones for e in s.all(RollCall)) for s in run.ranks)
+    wrong = [
+        {"rank": i, "at": e.at, "step": e.step, "counts": e.counts}
+        for i, s in enumerate(run.ranks)
+        for e in s.all(RollCall)
+        if e.counts != ones
+    ]
+    return Fact(
+        name,
+        value={"complete": complete, "planned": run.plan.get("roll_calls"), "wrong": wrong[:20]},
+        witness="all-reduced one-hot vectors, by each rank",
+    )
+
+
+def _gradients(run: Run) -> Fact:
+    name = "execution.gradient_roll_calls"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    limit = run.plan.get("tolerances", {}).get(f"gradient_deviation_{run.plan.get('precision')}", 0.0)
+    planned = run.plan.get("gradient_roll_calls", [])
+    wrong: list[dict[str, Any]] = []
+    good: dict[int, int] = defaultdict(int)
+    worst = 0.0
+    for rank, stream in enumerate(run.ranks):
+        for event in stream.all(GradientRollCall):
+            problem = _gradient_problem(event, limit)
+            if problem:
+                wrong.append({"rank": rank, "step": event.step, "problem": problem})
+            else:
+                good[event.step] += 1
+                worst = max(worst, _number(event.deviation))
+    complete = sum(good[step] == len(run.ranks) for step in planned)
+    value = {
+        "complete": complete,
+        "planned": len(planned),
+        "wrong": wrong[:20],
+        "worst_deviation": worst,
+        "tolerance": limit,
+    }
+    return Fact(name, value=value, witness="unreduced gradients, summed apart, against the sharded backward")
+
+
+def _gradient_problem(event: GradientRollCall, limit: float) -> str:
+    if isinstance(event.share, NonFinite) or isinstance(event.deviation, NonFinite):
+        return "the gradient is not finite"
+    if event.share == 0:
+        return "this rank's share is zero"
+    if event.deviation > limit:
+        return f"the reduced gradient is off by {event.deviation:.1e} of its largest element"
+    return ""
+
+
+def _number(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _replicas(run: Run) -> Fact:
+    """Ranks that hold the same shard must hold the same bytes."""
+    name = "execution.replicas"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    held: dict[tuple[int, int], set[str]] = defaultdict(set)
+    members: dict[tuple[int, int], int] = defaultdict(int)
+    for stream in run.ranks:
+        for event in stream.all(GradientRollCall):
+            held[event.step, event.shard].add(event.replica)
+            members[event.step, event.shard] += 1
+    if all(n < 2 for n in members.values()):
+        return Fact(name, "not-applicable", reason="no shard has more than one replica")
+    differing = sorted({step for (step, _), digests in held.items() if len(digests) > 1})
+    return Fact(
+        name,
+        value={"compared": sum(n > 1 for n in members.values()), "differing_steps": differing},
+        witness="shard digests of each rank",
+    )
+
+
+def _storage(run: Run) -> Fact:
+    name = "execution.storage"
+    canaries = [(s.path, e) for s in (run.driver, *run.ranks) for e in s.all(StorageCanary)]
+    removed = sorted({e.path for s in run.ranks for e in s.all(CheckpointRemoved)})
+    value = {
+        "ok": sum(e.ok for _, e in canaries),
+        "expected": len(run.ranks) + 1,
+        "problems": [f"{p}: {e.problem}" for p, e in canaries if not e.ok],
+        "retired_checkpoints": removed,
+    }
+    return Fact(name, value=value, witness="write, read, list, rename and delete by driver and ranks")

@@ -1,0 +1,106 @@
+"""A run directory as evidence reads it: the streams that the rosters call for, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.canon import parse, sha256
+from seatrial.errors import EvidenceError
+from seatrial.events import Layout, Stream, read
+from seatrial.events.schema import PhaseEnded, Planned, ProcessFailed, Roster
+
+
+@dataclass(frozen=True)
+class Run:
+    """The streams of one attempt by role, and the frozen claims. `void` says why nothing can be judged."""
+
+    name: str
+    claims: list[dict[str, Any]]
+    void: str
+    driver: Stream
+    ranks: tuple[Stream, ...]
+    reloads: tuple[Stream, ...]
+    probes: tuple[Stream, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """The planned facts; empty if the driver's evidence ends before them."""
+        planned = self.driver.last(Planned)
+        return planned.facts if planned else {}
+
+    def phase(self, name: str) -> PhaseEnded | None:
+        """How a phase ended, as the driver saw it."""
+        return next((e for e in self.driver.all(PhaseEnded) if e.phase == name), None)
+
+    def incomplete(self, streams: tuple[Stream, ...], role: str) -> str:
+        """Empty if every stream of a role is whole, else where the first one ends."""
+        if not streams:
+            return f"the driver's roster of {role} processes is missing"
+        return next((why for stream in streams if (why := stream.why_incomplete())), "")
+
+    def failures(self) -> list[tuple[str, str]]:
+        """`(path, error)` of the processes that said what they failed with."""
+        return [
+            (s.path, f"{e.error} (during {e.during})")
+            for s in (*self.ranks, *self.reloads)
+            for e in s.all(ProcessFailed)
+        ]
+
+
+def gather(root: Path) -> Run:
+    """Reads a run directory. Raises EvidenceError if it is none."""
+    layout = Layout(root)
+    frozen = _frozen(layout)
+    driver = read(layout.driver_events, layout.relative(layout.driver_events), root_name(layout, frozen))
+    name = root_name(layout, frozen)
+    rosters = {roster.phase: roster.files for roster in driver.all(Roster)}
+    ranks, reloads = (tuple(read(root / f, f, name) for f in rosters.get(phase, [])) for phase in ("train", "reload"))
+    listed = {f for files in rosters.values() for f in files} | {driver.path}
+    others = [
+        read(p, layout.relative(p), name)
+        for p in sorted(layout.events.rglob("*.jsonl"))
+        if layout.relative(p) not in listed
+    ]
+    probes = tuple(s for s in others if s.header and s.header.role == "probe")
+    refused = tuple(s.path for s in others if s not in probes)
+    claims, void = _claims(layout, frozen, (driver, *ranks, *reloads))
+    return Run(name, claims, void, driver, ranks, reloads, probes, refused)
+
+
+def root_name(layout: Layout, frozen: dict[str, Any] | None) -> str:
+    """The run id: as frozen with the claims, so that a copied folder keeps its identity."""
+    return str((frozen or {}).get("run") or layout.root.name)
+
+
+def _frozen(layout: Layout) -> dict[str, Any] | None:
+    try:
+        frozen = parse(layout.claims.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return frozen if isinstance(frozen, dict) and isinstance(frozen.get("claims"), list) else None
+
+
+def _claims(
+    layout: Layout, frozen: dict[str, Any] | None, streams: tuple[Stream, ...]
+) -> tuple[list[dict[str, Any]], str]:
+    """The claims to judge, and why they cannot be, if so."""
+    if frozen is None:
+        return _claims_of_trial(layout), "claims.json is missing or unreadable"
+    now = sha256(layout.claims.read_bytes())
+    for stream in streams:
+        if stream.header and stream.header.claims != now:
+            return frozen["claims"], f"claims.json is not what {stream.path} was started with"
+    return frozen["claims"], ""
+
+
+def _claims_of_trial(layout: Layout) -> list[dict[str, Any]]:
+    try:
+        claims = parse(layout.trial.read_bytes())["claims"]
+        return [c for c in claims if isinstance(c, dict) and "claim" in c]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise EvidenceError(
+            f"{layout.root}: neither claims.json nor trial.json can be read ({type(error).__name__}); expected a run directory"
+        ) from None

@@ -1,0 +1,139 @@
+"""Learning: held-out windows before and after, against baselines, scored by two groups of processes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from seatrial.evidence.facts import Fact, unknown
+from seatrial.evidence.gather import Run
+from seatrial.evidence.series import thin
+from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
+
+Items = dict[int, tuple[float, int, int]]  # window -> nats, tokens, bytes
+
+
+def facts(run: Run) -> dict[str, Fact]:
+    """All facts of this kind."""
+    expected = next((e.heldout_windows for s in run.ranks if (e := s.last(DataOpened))), 0)
+    found = [_data(run)]
+    scores: dict[str, Items | Fact] = {}
+    for phase in ("before", "after", "reload"):
+        scores[phase] = _items(run, phase, expected)
+        found += _scores(phase, scores[phase])
+    found += [*_baselines(run), _overlap(run), _difference(scores), _curve(run)]
+    return {fact.id: fact for fact in found}
+
+
+def _data(run: Run) -> Fact:
+    opened = next((e for s in run.ranks if (e := s.last(DataOpened))), None)
+    if opened is None:
+        return unknown("learning.data", "no rank opened the data", "ranks")
+    synthetic = opened.source.startswith("synthetic:") or bool(run.plan.get("synthetic"))
+    return Fact("learning.data", value={"source": opened.source, "synthetic": synthetic, "manifest": opened.manifest, "tokenizer": opened.tokenizer,
+                "train_tokens": opened.train_tokens, "rows": opened.rows, "heldout_windows": opened.heldout_windows, "dropped": opened.dropped}, witness="ranks")  # fmt: skip
+
+
+def _items(run: Run, phase: str, expected: int) -> Items | Fact:
+    """Every window exactly once, or the fact that says why not."""
+    name = f"learning.heldout.{phase}"
+    streams, role = (run.reloads, "reload") if phase == "reload" else (run.ranks, "rank")
+    if not expected or not streams:
+        return unknown(name, "the data was never opened", role)
+    items: Items = {}
+    for stream in streams:
+        events = [e for e in stream.all(Evaluated) if e.phase == phase]
+        if len(events) != 1:
+            return unknown(
+                name, stream.why_incomplete() or f"{stream.path} has {len(events)} evaluations of this phase", role
+            )
+        for window, nats, tokens, size in events[0].items:
+            if isinstance(nats, NonFinite):
+                return Fact(name, "error", reason=f"non-finite: window {window} is {nats.text}", witness=role)
+            if window in items:
+                return unknown(name, f"window {window} was scored twice", role)
+            items[window] = (nats, tokens, size)
+    if len(items) != expected:
+        return unknown(name, f"{len(items)} of {expected} windows were scored", role)
+    return items
+
+
+def _scores(phase: str, items: Items | Fact) -> list[Fact]:
+    names = {metric: f"learning.heldout.{metric}.{phase}" for metric in ("loss", "bits_per_byte")}
+    if isinstance(items, Fact):
+        return [Fact(name, items.state, reason=items.reason, witness=items.witness) for name in names.values()]
+    nats = math.fsum(n for n, _, _ in items.values())
+    tokens, size = sum(t for _, t, _ in items.values()), sum(b for _, _, b in items.values())
+    witness = "reload processes" if phase == "reload" else "training ranks"
+    found = [Fact(names["loss"], value=nats / tokens, unit="nats/token", witness=witness)]
+    if size:
+        return [
+            *found,
+            Fact(names["bits_per_byte"], value=nats / math.log(2) / size, unit="bits/byte", witness=witness),
+        ]
+    return [*found, Fact(names["bits_per_byte"], "not-applicable", reason="the tokens stand for no bytes")]
+
+
+def _baselines(run: Run) -> list[Fact]:
+    event = next((e for s in run.ranks if (e := s.last(Baselines))), None)
+    if event is None or not sum(event.bytes):
+        return []
+    return [Fact(f"learning.baseline.{name}", value=math.fsum(nats) / math.log(2) / sum(event.bytes), unit="bits/byte",
+                 witness="rank 0, fitted on train, scored on the same windows") for name, nats in sorted(event.nats.items())]  # fmt: skip
+
+
+def _overlap(run: Run) -> Fact:
+    name = "learning.overlap"
+    event = next((e for s in run.ranks if (e := s.last(Overlap))), None)
+    if event is None:
+        return unknown(name, "no rank compared held-out with train", "rank 0")
+    if not event.shares:
+        return Fact(name, "not-applicable", reason=f"rows are shorter than {event.ngram} tokens")
+    limits = run.plan.get("tolerances", {})
+    suspect = [n for n, share in enumerate(event.shares) if share > limits.get("overlap_window_share", 0.0)]
+    return Fact(
+        name,
+        value={
+            "suspect_windows": suspect,
+            "share": len(suspect) / len(event.shares),
+            "limit": limits.get("overlap_window_limit", 0.0),
+            "ngram": event.ngram,
+        },
+        witness="rank 0, token n-grams of the streams in use",
+    )
+
+
+def _difference(scores: dict[str, Items | Fact]) -> Fact:
+    """Mean per-window change, after − before, with a 95 % interval from the paired windows (normal approximation)."""
+    name = "learning.heldout.paired_change"
+    before, after = scores["before"], scores["after"]
+    if isinstance(before, Fact) or isinstance(after, Fact) or len(before) < 2:
+        return unknown(name, "before or after is incomplete", "ranks")
+    changes = [(after[w][0] - before[w][0]) / before[w][1] for w in sorted(before)]
+    mean = math.fsum(changes) / len(changes)
+    spread = math.sqrt(math.fsum((c - mean) ** 2 for c in changes) / (len(changes) - 1) / len(changes))
+    return Fact(
+        name,
+        value={"mean": mean, "low": mean - 1.96 * spread, "high": mean + 1.96 * spread, "windows": len(changes)},
+        unit="nats/token",
+        witness="training ranks, window by window",
+    )
+
+
+def _curve(run: Run) -> Fact:
+    """Mean train loss over ranks per step."""
+    by_step: dict[int, list[float]] = {}
+    text = ""
+    for stream in run.ranks:
+        for event in stream.all(Step):
+            if isinstance(event.loss, NonFinite):
+                text = text or f"step {event.step}: {event.loss.text}"
+            else:
+                by_step.setdefault(event.step, []).append(event.loss)
+    points: list[Any] = [[step, math.fsum(values) / len(values)] for step, values in sorted(by_step.items())]
+    reason = f"non-finite from {text}" if text else ""
+    return (
+        Fact("learning.train_loss", value=thin(points), unit="nats/token", witness="training ranks", reason=reason)
+        if points
+        else unknown("learning.train_loss", reason or "no step was taken", "ranks")
+    )

@@ -1,0 +1,18 @@
+"""The Python packages of this interpreter, by their own metadata."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import distributions
+
+
+def installed() -> dict[str, str]:
+    """`{name: "version"}`; the digest of RECORD follows a `#` where the package has one, so that a rebuilt wheel differs."""
+    found: dict[str, str] = {}
+    for package in distributions():
+        name = (package.metadata["Name"] or "").lower().replace("_", "-")
+        if name and name not in found:  # the first on sys.path is the one that imports
+            record = package.read_text("RECORD")
+            mark = "#" + hashlib.sha256(record.encode()).hexdigest()[:12] if record else ""
+            found[name] = f"{package.version}{mark}"
+    return dict(sorted(found.items()))

@@ -1,0 +1,157 @@
+"""Whether a sealed run is still what was sealed: files missing, changed and unlisted.
+
+Without a digest kept elsewhere (`expect`) this detects accidents only: who can change a file can change its record.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.canon import file_digest, parse
+from seatrial.errors import EvidenceError
+from seatrial.events import Layout
+from seatrial.events.layout import is_unlisted_by_design
+from seatrial.record.seal import read_record
+
+
+@dataclass
+class Verification:
+    """What was compared and what differs."""
+
+    record: str
+    files: int = 0
+    shards: int = 0
+    problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def verify(path: Path, *, deep: bool = False, expect: str = "") -> Verification:
+    """Compares a run directory with its record at `path`. Raises EvidenceError if the record cannot be read."""
+    record, digest = read_record(path)
+    layout = Layout(path.parent)
+    result = Verification(digest)
+    if expect and expect.removeprefix("sha256:") != digest.removeprefix("sha256:"):
+        result.problems.append(f"{path.name}: digest {digest}, expected {expect}")
+    _seal(path, digest, result)
+    _seals(layout, path, digest, result)
+    _files(layout, record, result)
+    _reports(layout, result)
+    _shards(layout, record, deep, result)
+    return result
+
+
+def _seal(path: Path, digest: str, result: Verification) -> None:
+    seal = path.with_suffix(".sha256")
+    try:
+        kept = seal.read_text().split()[0]
+    except (OSError, IndexError, UnicodeDecodeError):
+        result.problems.append(f"{seal.name}: missing or unreadable")
+        return
+    if kept != digest.removeprefix("sha256:"):
+        result.problems.append(f"{path.name}: digest {digest}, {seal.name} says sha256:{kept}")
+
+
+def _seals(layout: Layout, path: Path, digest: str, result: Verification) -> None:
+    if not layout.seals.is_file():
+        result.notes.append("no seals.jsonl beside the run: it was moved or copied, and its seal is not listed here")
+        return
+    for raw in layout.seals.read_bytes().splitlines():
+        try:
+            line = parse(raw)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and line.get("record") == digest:
+            return
+    result.problems.append(f"{path.name}: {digest} is not in {layout.seals.name}")
+
+
+def _files(layout: Layout, record: dict[str, Any], result: Verification) -> None:
+    listed = {str(entry["path"]): entry for entry in record["artifacts"]}
+    for name, entry in listed.items():
+        file = layout.root / name
+        if not file.is_file():
+            result.problems.append(f"{name}: missing")
+        elif file.stat().st_size != entry["size"] or file_digest(file) != entry["sha256"]:
+            result.problems.append(f"{name}: changed")
+    result.files = len(listed)
+    for file in sorted(p for p in layout.root.rglob("*") if p.is_file() or p.is_symlink()):
+        name = layout.relative(file)
+        if name not in listed and not is_unlisted_by_design(name):
+            result.problems.append(f"{name}: not listed in the record")
+
+
+def _reports(layout: Layout, result: Verification) -> None:
+    """Reports can be written again; if their digests are kept, they are compared."""
+    kept = layout.root / "report.sha256"
+    if not kept.is_file():
+        return
+    for line in kept.read_text(errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        file = layout.root / Path(name).name
+        if not file.is_file():
+            result.problems.append(f"{name}: missing")
+        elif file_digest(file) != f"sha256:{digest}":
+            result.problems.append(f"{name}: changed")
+
+
+def _shards(layout: Layout, record: dict[str, Any], deep: bool, result: Verification) -> None:
+    """Shards are held by the manifests; sizes are always compared, digests with `deep`."""
+    for entry in record["artifacts"]:
+        if not (entry["path"].startswith("checkpoints/") and (layout.root / entry["path"]).is_file()):
+            continue
+        folder = (layout.root / entry["path"]).parent
+        try:
+            shards = parse((layout.root / entry["path"]).read_bytes())["shards"]
+        except (ValueError, KeyError, TypeError):
+            result.problems.append(f"{entry['path']}: not a manifest")
+            continue
+        known = {shard["path"] for shard in shards} | {"manifest.json"}
+        result.problems += [
+            f"{layout.relative(p)}: not listed in the manifest" for p in sorted(folder.iterdir()) if p.name not in known
+        ]
+        for shard in shards:
+            file = folder / shard["path"]
+            name = layout.relative(file)
+            if not file.is_file():
+                result.problems.append(f"{name}: missing")
+            elif file.stat().st_size != shard["size"] or (deep and file_digest(file) != shard["sha256"]):
+                result.problems.append(f"{name}: changed")
+            result.shards += 1
+
+
+def find(name: str, runs: Path = Path("runs")) -> Path:
+    """The record that a user means: a record file, a run directory, `last`, or the beginning of a run id under `./runs`.
+
+    Raises EvidenceError, saying what is there instead.
+    """
+    from seatrial.record.seal import latest
+
+    path = Path(name)
+    if path.is_file():
+        return path
+    return latest(find_run(name, runs))
+
+
+def find_run(name: str, runs: Path = Path("runs")) -> Path:
+    """The run directory that a user means; see `find`."""
+    path = Path(name)
+    if path.is_dir() and name not in ("", ".", "last"):
+        return path
+    if path.is_file():
+        return path.parent
+    known = sorted(p for p in runs.iterdir() if (p / "trial.json").is_file()) if runs.is_dir() else []
+    if not known:
+        raise EvidenceError(
+            f"{name}: no such run, and {runs} holds none; expected a run directory, a record, or `last`"
+        )
+    if name == "last":
+        return max(known, key=lambda p: (p / "trial.json").stat().st_mtime_ns)
+    matching = [p for p in known if p.name.startswith(name)] or [p for p in known if name in p.name]
+    if len(matching) != 1:
+        said = f"{len(matching)} runs match" if matching else "no run matches"
+        raise EvidenceError(
+            f"{name}: {said} under {runs}; known: {', '.join(p.name for p in (matching or known)[-5:])}"
+        )
+    return matching[0]

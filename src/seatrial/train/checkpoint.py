@@ -1,0 +1,178 @@
+"""Saves and loads everything that the next step depends on.
+
+A checkpoint exists once `manifest.json`, written last, is complete: DCP shards with size and sha256 by the rank that wrote
+them, step, world size, data cursor. No directory is ever used twice: DCP would leave the old metadata beside new shards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+
+from seatrial.canon import canonical, file_digest, parse, sha256
+from seatrial.errors import RunError
+from seatrial.events.schema import CheckpointRemoved, CheckpointSaved
+from seatrial.train.context import Context
+from seatrial.train.observe import tensor_digest
+
+MANIFEST = "manifest.json"
+
+
+def _as_tensor(value: Any) -> Tensor:
+    """JSON as a byte tensor: DCP would pickle anything else."""
+    return torch.tensor(list(canonical(value)), dtype=torch.uint8)
+
+
+def host_random() -> dict[str, Any]:
+    """Python's and numpy's generators as JSON."""
+    version, internal, gauss = random.getstate()
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    return {
+        "python": [version, list(internal), gauss],
+        "numpy": [kind, [int(k) for k in keys], position, has_gauss, cached],
+    }  # type: ignore[has-type]
+
+
+def set_host_random(state: dict[str, Any]) -> None:
+    """Puts back what `host_random` read."""
+    version, internal, gauss = state["python"]
+    random.setstate((version, tuple(internal), gauss))
+    kind, keys, *rest = state["numpy"]
+    np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
+
+
+def collect(
+    context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict[str, Any]
+) -> dict[str, Any]:
+    """The state dict that is saved; random generators under this rank's own keys."""
+    mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_random())}
+    if context.device.type == "cuda":
+        mine["cuda"] = torch.cuda.get_rng_state(context.device)
+    return {"model": get_model_state_dict(model), "optim": get_optimizer_state_dict(model, optimizer),
+            "progress": _as_tensor(progress), "rng": {str(context.rank): mine}}  # fmt: skip
+
+
+def digests(state: dict[str, Any]) -> dict[str, str]:
+    """Digest of every tensor of a state dict that this rank holds, by dotted name."""
+    found: dict[str, str] = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, Tensor):
+            found[name] = tensor_digest(value)
+        elif isinstance(value, dict):
+            for key, child in value.items():
+                walk(child, f"{name}.{key}" if name else str(key))
+
+    walk(state, "")
+    return found
+
+
+def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict[str, Any]) -> None:
+    """Writes a checkpoint of `progress["step"]` steps; returns when its manifest is complete on every rank."""
+    began = time.monotonic()
+    step = int(progress["step"])
+    folder = context.layout.checkpoints / f"step-{step:06d}-a{context.attempt}"
+    state = collect(context, model, optimizer, progress)
+    dcp.save(state, checkpoint_id=folder)
+    mine = [
+        p
+        for p in sorted(folder.iterdir())
+        if p.name.startswith(f"__{context.rank}_") or (context.rank == 0 and p.name == ".metadata")
+    ]
+    shards = [{"path": p.name, "size": p.stat().st_size, "sha256": file_digest(p), "rank": context.rank} for p in mine]
+    everyone: list[Any] = [None] * context.world_size
+    dist.all_gather_object(everyone, shards)
+    manifest = _commit(folder, context, progress, [s for part in everyone for s in part]) if context.rank == 0 else ""
+    dist.barrier()
+    context.events.write(
+        CheckpointSaved(
+            step=step,
+            path=context.layout.relative(folder),
+            state=digests(state),
+            duration_s=time.monotonic() - began,
+            manifest=manifest,
+        )
+    )
+    if context.rank == 0:
+        _retain(context)
+
+
+def _commit(folder: Path, context: Context, progress: dict[str, Any], shards: list[dict[str, Any]]) -> str:
+    """Writes the manifest under its final name in one rename, after it has reached the disk; returns its digest."""
+    data = canonical({"schema": "seatrial.checkpoint/1", "progress": progress, "attempt": context.attempt,
+                      "world_size": context.world_size, "mesh": list(context.plan.mesh), "shards": shards})  # fmt: skip
+    temporary = folder / f"{MANIFEST}.tmp"
+    with temporary.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    temporary.rename(folder / MANIFEST)
+    return sha256(data)
+
+
+def _retain(context: Context) -> None:
+    """Removes all but the newest checkpoints; the manifest goes first, so that what is left is never taken for one."""
+    complete = sorted(p.parent for p in context.layout.checkpoints.glob(f"*/{MANIFEST}"))
+    for folder in complete[: -context.trial.workload.checkpoint.num_to_keep]:
+        (folder / MANIFEST).unlink()
+        shutil.rmtree(folder)
+        context.events.write(
+            CheckpointRemoved(step=int(folder.name.split("-")[1]), path=context.layout.relative(folder))
+        )
+
+
+def newest(root: Path) -> Path:
+    """The newest complete checkpoint. Raises RunError without one."""
+    complete = sorted(p.parent for p in root.glob(f"*/{MANIFEST}"))
+    if not complete:
+        raise RunError(f"{root} holds no complete checkpoint")
+    return complete[-1]
+
+
+def load(
+    context: Context, folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> tuple[dict[str, Any], list[str]]:
+    """Loads into a new model and optimizer. Returns the progress and the names that the checkpoint lacks.
+
+    Nothing is loaded if anything is missing: a partial load would look like a resume and be another run.
+    """
+    state = collect(context, model, optimizer, {})
+    state["progress"] = torch.zeros(_progress_size(folder), dtype=torch.uint8)
+    mine = state["rng"][str(context.rank)]
+    reader = dcp.FileSystemReader(folder)
+    saved = reader.read_metadata().state_dict_metadata
+    if host := saved.get(f"rng.{context.rank}.host"):
+        mine["host"] = torch.zeros(host.size, dtype=torch.uint8)  # type: ignore[union-attr]
+    missing = sorted(name for name in digests(state) if name not in saved)
+    if missing:
+        return {}, missing
+    dcp.load(state, storage_reader=reader)
+    set_model_state_dict(model, state["model"])
+    set_optimizer_state_dict(model, optimizer, state["optim"])
+    torch.set_rng_state(mine["torch"])
+    if "cuda" in mine:
+        torch.cuda.set_rng_state(mine["cuda"], context.device)
+    set_host_random(json.loads(bytes(mine["host"].tolist())))
+    progress: dict[str, Any] = json.loads(bytes(state["progress"].tolist()))
+    return progress, []
+
+
+def _progress_size(folder: Path) -> int:
+    return len(canonical(parse((folder / MANIFEST).read_bytes())["progress"]))

@@ -1,0 +1,79 @@
+"""The end check: a new process, a new model and a new optimizer load the final checkpoint and say what they got.
+
+The same processes score the held-out windows again and recompute the planned data from the source: a second witness for
+the numbers that the training ranks reported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seatrial.canon import sha256
+from seatrial.errors import SeatrialError
+from seatrial.events.schema import DataAudited, ProcessFailed, Reloaded
+from seatrial.plan.order import sample_digest, step_digest
+from seatrial.train import checkpoint, observe
+from seatrial.train.context import Context
+from seatrial.train.data import Dataset
+from seatrial.train.evaluate import evaluate
+from seatrial.train.loop import build
+
+
+def run(context: Context) -> None:
+    """Reloads on this rank. All ranks call it together, in processes that have not trained."""
+    try:
+        _reload(context)
+    except BaseException as error:
+        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        context.events.write(ProcessFailed(error=said.strip().partition("\n")[0], during="reload"))
+        context.events.abandon()
+        raise
+    context.events.close()
+
+
+def _reload(context: Context) -> None:
+    trainee = build(context)
+    folder = checkpoint.newest(context.layout.checkpoints)
+    progress, missing = checkpoint.load(context, folder, trainee.module, trainee.optimizer)
+    state = (
+        {} if missing else checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
+    )
+    updates, dead = _updates(trainee.module, trainee.optimizer, bool(missing))
+    context.events.write(Reloaded(
+        step=int(progress.get("step", 0)), path=context.layout.relative(folder), missing=missing, state=state, updates=updates,
+        dead=dead, manifest=sha256((folder / checkpoint.MANIFEST).read_bytes())))  # fmt: skip
+    if not missing:
+        evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
+    if context.rank == 0:
+        context.events.write(audit(context, trainee.data))
+
+
+def _updates(
+    module: nn.Module, optimizer: torch.optim.Optimizer, nothing_loaded: bool
+) -> tuple[dict[str, int], list[str]]:
+    """The optimizer's own count for each trainable parameter, and the parameters that never had a gradient."""
+    updates: dict[str, int] = {}
+    dead: list[str] = []
+    for name, parameter in module.named_parameters():
+        state: dict[str, Any] = {} if nothing_loaded else optimizer.state.get(parameter, {})
+        step, second = state.get("step", 0), state.get("exp_avg_sq")
+        updates[name] = int(step.item() if isinstance(step, Tensor) else step)
+        if isinstance(second, Tensor) and not bool((observe.local(second) != 0).any()):
+            dead.append(name)  # on this rank's shard; dead is what every rank says is dead
+    return updates, dead
+
+
+def audit(context: Context, data: Dataset) -> DataAudited:
+    """Digest of every step's planned samples over all ranks, from the source."""
+    work = context.trial.workload
+    steps: list[str] = []
+    for step in range(context.plan.steps):
+        samples: list[tuple[int, str]] = []
+        for index in range(step * work.global_batch, (step + 1) * work.global_batch):
+            tokens = data.sample(index).astype("<i4")
+            samples.append((index, sample_digest(tokens[:-1].tobytes(), tokens[1:].tobytes())))
+        steps.append(step_digest(samples))
+    return DataAudited(manifest=data.manifest, steps=steps)

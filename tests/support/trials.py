@@ -1,0 +1,37 @@
+"""Trials for tests: `tiny` runs in seconds and still learns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.trial import Trial
+
+TINY: dict[str, Any] = {
+    "metadata": {"name": "tiny"},
+    "workload": {
+        "model": {
+            "config": {
+                "model_type": "qwen2", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+                "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 128, "tie_word_embeddings": True,
+            }
+        },
+        "data": {"corpus": "python-stdlib", "heldout_windows": 16},
+        "precision": "fp32", "sequence_length": 64, "micro_batch": 4, "global_batch": 16, "steps": 20,
+        "optimizer": {"lr": 1e-2, "warmup_steps": 2},
+        "measure": {"warmup_steps": 5}, "checkpoint": {"every": 10}, "seed": 17,
+        "timeout": {"start": 120, "step": 60},
+    },
+    "claims": [
+        {"claim": "execution.completed"}, {"claim": "execution.all_ranks_participated"},
+        {"claim": "recovery.checkpoint_reloads"}, {"claim": "learning.heldout.bits_per_byte", "improves_by": 1.5, "over": "base"},
+    ],
+}  # fmt: skip
+
+
+def tiny(changes: dict[str, Any] | None = None, **workload: Any) -> Trial:
+    """The tiny trial; `changes` replace top-level sections, keywords replace keys of the workload."""
+    document = {**TINY, **(changes or {})}
+    document["workload"] = {**document["workload"], **workload}
+    import json
+
+    return Trial.model_validate_json(json.dumps(document))
