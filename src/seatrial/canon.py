@@ -160,12 +160,28 @@ def file_digest(path: Path) -> str:
 
 
 def parse(data: bytes | str) -> Json:
-    """JSON that refuses what canonical JSON cannot hold (NaN, Infinity, duplicate keys). Raises ValueError."""
-    return json.loads(data, parse_constant=_refuse_constant, object_pairs_hook=_unique)
+    """JSON that refuses what canonical JSON cannot hold (NaN, Infinity, 1e999, duplicate keys). Raises ValueError.
+
+    A whole number beyond ±(2⁵³−1) is a double, as in ECMAScript: `canonical` writes 1e20 with all its digits.
+    """
+    return json.loads(
+        data, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite, object_pairs_hook=_unique
+    )
 
 
 def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
+
+
+def _integer(text: str) -> int | float:
+    return int(text) if abs(float(text)) <= MAX_EXACT_INTEGER else _finite(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is beyond every double")
+    return value
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -1,0 +1,1 @@
+"""Runs one trial beside Ray: prepare, freeze claims, probes and workers, judge, seal."""

@@ -18,7 +18,7 @@ _SECRET_NAME = re.compile(
 _NOT_SECRET = re.compile(
     r"[.]"  # parameter and file names, such as model.embed_tokens.weight
     r"|^(bos|eos|pad|unk|sep|cls|mask|image|video|audio)_token(_id)?$|tokens?_per_|^PWD$|^OLDPWD$"
-    r"|^(RAY_AUTH_MODE|SSH_AUTH_SOCK|XAUTHORITY|GPG_KEY)$|_(FILE|PATH|DIR|MODE|ID)$",
+    r"|^(RAY_AUTH_MODE|SSH_AUTH_SOCK|XAUTHORITY|GPG_KEY)$|_(FILE|PATH|DIR|MODE)$|(KEY|TOKEN)_ID$",
     re.I,
 )
 
@@ -30,11 +30,12 @@ _SHAPES = re.compile(
     r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"  # JSON web token
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
-_URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]+:[^\s/@]+(?=@)")
+_URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)")
 _ASSIGNMENT = re.compile(
-    r"(?i)\b([A-Za-z0-9_]*(?:token|secret|passw(?:or)?d|api_?key|access_?key)[A-Za-z0-9_]*[\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{6,})"
+    r"(?i)\b([\w-]*(?:token(?!i[sz])|secret|passw(?:or)?d|api[_-]?key|access[_-]?key)[\w-]*)"
+    r"([\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{6,})"
 )
-_BEARER = re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]{8,}")
+_AUTHORIZATION = re.compile(r"(?i)(\bbearer\s+|\bauthorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[\w.~+/=-]{8,}")
 
 
 def is_secret_name(name: str) -> bool:
@@ -47,10 +48,12 @@ class Redactor:
 
     def __init__(self, *environments: Mapping[str, str]):
         values = {
-            v
+            line
             for env in (environments or (os.environ,))
             for k, v in env.items()
-            if is_secret_name(k) and len(v) >= MIN_LENGTH
+            if _is_secret(k, v)
+            for line in (v, *v.splitlines())  # logs are read by lines
+            if len(line.strip()) >= MIN_LENGTH
         }
         longest_first = sorted(values, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
@@ -61,22 +64,34 @@ class Redactor:
             text = self._values.sub(MASK, text)
         text = _SHAPES.sub(MASK, text)
         text = _URL_PASSWORD.sub(MASK, text)
-        text = _BEARER.sub(rf"\g<1>{MASK}", text)
-        return _ASSIGNMENT.sub(lambda m: m[0] if _is_plain(m[2]) else m[1] + MASK, text)
+        text = _AUTHORIZATION.sub(rf"\g<1>{MASK}", text)
+        return _ASSIGNMENT.sub(_masked_assignment, text)
 
     def value(self, value: Any) -> Any:
-        """JSON with secrets masked, in keys' values and in text; values under secret names are masked whole."""
+        """JSON with secrets masked, in keys and in text; text under secret names is masked whole."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
             return {
-                k: MASK if isinstance(v, str) and is_secret_name(str(k)) else self.value(v) for k, v in value.items()
+                self.value(k): MASK if isinstance(v, str) and _is_secret(str(k), v) else self.value(v)
+                for k, v in value.items()
             }
         if isinstance(value, list | tuple):
             return [self.value(v) for v in value]
         return value
 
 
-def _is_plain(text: str) -> bool:
-    """Numbers and booleans after `tokens: ` are measurements, not secrets."""
-    return bool(re.fullmatch(r"[\d.,:+%/()\[\]-]+k?|true|false|none|null", text, re.I)) or text.startswith(MASK)
+def _is_secret(name: str, value: str) -> bool:
+    """Whether `value` under `name` is a secret; a number of tokens is a count."""
+    return is_secret_name(name) and not ("TOKENS" in name.upper() and _is_number(value))
+
+
+def _masked_assignment(match: re.Match[str]) -> str:
+    name, sign, value = match.groups()
+    measured = "TOKEN" in name.upper() and _is_number(value)  # also `loss per token: 2.30259`
+    kept = measured or value.startswith(MASK) or _NOT_SECRET.search(name)
+    return match[0] if kept else f"{name}{sign}{MASK}"
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"[\d.,:+%/()\[\]-]+[kKMG]?(/s)?", text))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 SCHEMA = "seatrial.events/1"
 
@@ -270,3 +270,19 @@ AnyEvent = Annotated[
     | Environment | MemorySample | TimedOut | ProcessFailed | Leftover,
     Field(discriminator="event"),
 ]  # fmt: skip
+
+
+def line_schema() -> dict[str, Any]:
+    """The JSON schema of one line: an event and the four fields that chain and date it."""
+    schema: dict[str, Any] = TypeAdapter(AnyEvent).json_schema(by_alias=True)
+    chained = {
+        "seq": {"type": "integer", "minimum": 0, "description": "position in the file"},
+        "prev": {"type": "string", "description": "sha256 of the previous line with its newline"},
+        "utc": {"type": "string", "format": "date-time"},
+        "mono": {"type": "string", "description": "monotonic clock, nanoseconds"},
+    }
+    for definition in schema["$defs"].values():
+        if "event" in definition.get("properties", {}):
+            definition["properties"] |= chained
+            definition["required"] = sorted({*definition.get("required", []), "event", *chained})
+    return schema

@@ -50,7 +50,7 @@ class Writer:
 
     def write(self, event: Event) -> None:
         """Appends one event."""
-        body: dict[str, Any] = self._redactor.value(plain(event.model_dump(mode="json", by_alias=True)))
+        body: dict[str, Any] = self._redactor.value(plain(event.model_dump(by_alias=True)))
         with self._lock:
             line = (
                 canonical(

@@ -35,6 +35,16 @@ class Run:
         """How a phase ended, as the driver saw it."""
         return next((e for e in self.driver.all(PhaseEnded) if e.phase == name), None)
 
+    def ended_early(self) -> str:
+        """Empty if the run was carried out to its end, else why not. A reload that fails is a finding, not an early end."""
+        for name in ("train", "reload"):
+            ended = self.phase(name)
+            if ended is None:
+                return f"the driver ended before the {name} phase did"
+            if ended.status != "finished" and not (name == "reload" and ended.status == "failed"):
+                return f"{name} {ended.status}: {ended.cause}".rstrip(": ")
+        return ""
+
     def incomplete(self, streams: tuple[Stream, ...], role: str) -> str:
         """Empty if every stream of a role is whole, else where the first one ends."""
         if not streams:

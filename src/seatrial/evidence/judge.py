@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED, Evidence, Fact, Verdict
 from seatrial.trial.claims import REGISTRY
 
@@ -79,8 +79,10 @@ def _not_run(name: str) -> str:
     )
 
 
-def exit_code(verdicts: Iterable[Verdict], kind: str = "run") -> int:
-    """The exit code of verdicts: over the claims that this kind of run can establish (DESIGN, section 6)."""
+def exit_code(verdicts: Iterable[Verdict], *, ended_early: bool, kind: str = "run") -> int:
+    """The exit code of a judged run: over the claims that this kind of run can establish (DESIGN, section 6)."""
+    if ended_early:
+        return EXIT_ENDED_EARLY
     counted = [v for v in verdicts if v.claim not in REGISTRY or REGISTRY[v.claim].established_by == kind]
     if any(v.verdict == REFUTED for v in counted):
         return EXIT_REFUTED
@@ -132,7 +134,7 @@ def _completed(_: dict[str, Any], look: Look) -> Answer:
     return (
         SUPPORTED,
         "",
-        f"{planned} steps planned = executed = updates, data as planned, {_count(look.value('execution.attempts'), 'attempt')}",
+        f"{planned} steps planned = executed = updates, {_count(look.value('execution.attempts'), 'attempt')}",
     )
 
 

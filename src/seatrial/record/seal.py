@@ -13,8 +13,8 @@ from seatrial.errors import EvidenceError
 from seatrial.evidence import exit_code, judge, read_evidence
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
+from seatrial.record.schema import SCHEMA
 
-SCHEMA = "seatrial.record/1"
 
 
 def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
@@ -26,11 +26,10 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
     layout = Layout(root)
     run, evidence = read_evidence(root)
     verdicts = judge(run.claims, evidence)
-    status = run.phase("train")
     record: dict[str, Any] = plain({
         "schema": SCHEMA, "run": run.name, "sealed": utc(), "seatrial": seatrial.__version__, "python": platform.python_version(),
         "cites": cites or None, "trial": _trial(layout), "claims": run.claims, "void": evidence.void or None,
-        "execution_status": status.status if status else "unknown", "exit_code": exit_code(verdicts),
+        "ended_early": run.ended_early() or None, "exit_code": exit_code(verdicts, ended_early=bool(run.ended_early())),
         "verdicts": [v.json() for v in verdicts], "evidence": evidence.json(), "artifacts": artifacts(layout),
     })  # fmt: skip
     data = canonical(record)

@@ -36,6 +36,10 @@ def _form(*names: str) -> frozenset[str]:
     return frozenset(names)
 
 
+def _braced(form: frozenset[str]) -> str:
+    return f"{{{', '.join(sorted(form))}}}" if form else "no parameter"
+
+
 _HELDOUT = (_form("below"), _form("below", "by"), _form("max"), _form("improves_by", "over"))
 
 REGISTRY: dict[str, Entry] = {
@@ -87,8 +91,8 @@ class Claim(Section):
         given = frozenset(self.parameters)
         if given not in entry.forms:
             foreign = sorted(given.difference(*entry.forms))
-            forms = " or ".join(f"{{{', '.join(sorted(form))}}}" if form else "no parameter" for form in entry.forms)
-            raise Misfit(f"{self.claim} was given {{{', '.join(sorted(given))}}}; expected {forms}", *foreign[:1])
+            forms = " or ".join(map(_braced, entry.forms))
+            raise Misfit(f"{self.claim} was given {_braced(given)}; expected {forms}", *foreign[:1])
         if isinstance(self.below, str) and self.below not in BASELINES:
             raise Misfit(f"saw {self.below}; expected a number or one of {', '.join(BASELINES)}", "below")
         if self.over is not None and self.over != "base":

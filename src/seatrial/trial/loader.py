@@ -1,7 +1,7 @@
 """From a YAML file to a `Trial`, or to errors with file, line and column.
 
-A section may be `{from: other.yaml}`, relative to the file that says so. pydantic's errors are put in the words of the
-file here: one line for each thing that is wrong, in the order of the file.
+A section may be `{from: other.yaml}`, relative to the file that says so. pydantic's errors are put in the words of
+the file here: one line for each thing that is wrong, in the order of the file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from seatrial.canon import parse as parse_json
 from seatrial.errors import InputError, InputErrors
 from seatrial.trial.base import Misfit
 from seatrial.trial.model import Trial
@@ -53,8 +54,9 @@ def load(path: Path) -> Trial:
     """The trial in a YAML file. Raises InputError, one line for each thing that is wrong."""
     source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
-        raise InputError(f"saw {shown(source.data)}", place=source.place(()),
-                         expected="a map with metadata, workload and claims", fix="`seatrial init` writes one")  # fmt: skip
+        expected = "a map with metadata, workload and claims"
+        raise InputError(f"saw {shown(source.data)}", place=source.place(()), expected=expected,
+                         fix="`seatrial init` writes one")  # fmt: skip
     _include(source, path)
     _anchor(source)
     return _validate(source)
@@ -76,7 +78,7 @@ def templates() -> list[str]:
 
 def from_resolved(text: str | bytes) -> Trial:
     """A trial from its resolved JSON; the way it travels to the driver and the image."""
-    return Trial.model_validate_json(text)
+    return Trial.model_validate_json(json.dumps(parse_json(text)))
 
 
 def _include(source: Source, path: Path) -> None:
@@ -155,10 +157,13 @@ def _explain(source: Source, details: list[Any]) -> list[InputError]:
             path = source.nearest(path)  # pydantic adds the branch of a union, as in `equals.str`
             others = [lines[path].expected] if path in lines else []
             lines[path] = _wrong(source, path, detail["input"], *others, _expected(detail))
-    start = source.place(()).path
-    return sorted(
-        lines.values(), key=lambda e: e.place and (e.place.path != start, e.place.path, e.place.line, e.place.column)
-    )
+    start = source.place(())
+
+    def order(error: InputError) -> tuple[bool, str, int, int]:
+        place = error.place or start
+        return place.path != start.path, place.path, place.line, place.column
+
+    return sorted(lines.values(), key=order)
 
 
 def _unknown_key(source: Source, path: KeyPath, close: str) -> InputError:
@@ -177,17 +182,16 @@ def _misfit(source: Source, path: KeyPath, error: Exception) -> InputError:
 
 
 def _wrong(source: Source, path: KeyPath, seen: object, *expected: str) -> InputError:
-    either = (
-        " or ".join(expected) if len(expected) == 1 else " or ".join(expected).replace("true or false", "true/false")
-    )
-    number = isinstance(seen, bool | int | float)
-    return InputError(f"saw {shown(seen)}", place=source.place(path), field=dotted(path), expected=either,
-                      fix="put it in quotes" if number and either == "text" else "")  # fmt: skip
+    either = " or ".join(expected)
+    if len(expected) > 1:
+        either = either.replace("true or false", "true/false")
+    fix = "put it in quotes" if either == "text" and isinstance(seen, bool | int | float) else ""
+    return InputError(f"saw {shown(seen)}", place=source.place(path), field=dotted(path), expected=either, fix=fix)
 
 
 def _follows_from_others(detail: Any) -> bool:
     """A list is too short *after validation* when items of it are wrong; those have lines of their own."""
-    return detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]
+    return bool(detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"])
 
 
 def _expected(detail: Any) -> str:

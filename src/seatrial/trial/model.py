@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 from pydantic import Field
@@ -47,6 +48,6 @@ class Trial(Section):
 
     @property
     def slug(self) -> str:
-        """The name as it appears in run ids: lower-case letters, digits, dots and dashes."""
-        kept = "".join(c if c.isascii() and (c.isalnum() or c in ".-") else "-" for c in self.metadata.name.lower())
-        return "-".join(part for part in kept.strip(".-").split("-") if part)[:48].strip(".-") or "trial"
+        """The name as it appears in run ids: a DNS-1123 subdomain of at most 48 characters."""
+        dashed = re.sub(r"[^a-z0-9.]+", "-", self.metadata.name.lower())
+        return re.sub(r"-?\.[.-]*", ".", dashed).strip(".-")[:48].strip(".-") or "trial"

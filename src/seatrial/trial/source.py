@@ -55,7 +55,7 @@ class Source:
 
 def read(path: Path) -> bytes:
     """A file's bytes. Raises InputError, without a line, where there is no regular file of a sensible size."""
-    place, expected = Place(str(path)), f"a YAML file of at most {MAX_BYTES} bytes"
+    place, expected = Place(str(path)), "a YAML file"
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
@@ -67,7 +67,7 @@ def read(path: Path) -> bytes:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read: {reason}", place=place, expected=expected) from None
     if len(raw) > MAX_BYTES:
-        raise InputError("is too large", place=place, expected=expected)
+        raise InputError("is too large", place=place, expected=f"at most {MAX_BYTES} bytes")
     return raw
 
 
@@ -76,8 +76,8 @@ def parse(raw: bytes, name: str) -> Source:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        before = raw[: error.start].decode()
-        raise InputError(f"byte {raw[error.start]:#04x} is not UTF-8", place=_offset(before, len(before), name),
+        before, byte = error.object[: error.start].decode(), error.object[error.start]
+        raise InputError(f"byte {byte:#04x} is not UTF-8", place=_offset(before, len(before), name),
                          expected="UTF-8 text") from None  # fmt: skip
     node = _compose(text, name)
     if node is None:
@@ -132,9 +132,11 @@ def _compose(text: str, name: str) -> Any:
         _screen(loader, name)
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        problem, mark = str(error.problem or error.context), error.problem_mark or error.context_mark
+        problem, mark, start = str(error.problem), error.problem_mark, error.context_mark
+        if start and start.line < mark.line:
+            problem += f" {error.context} that starts on line {start.line + 1}"
         fix = "indent with spaces" if r"'\t'" in problem else ""
-        raise InputError(f"not YAML: {clean(problem)}", place=_mark(mark, name), fix=fix) from None
+        raise InputError(f"not YAML: {clean(problem, 200)}", place=_mark(mark, name), fix=fix) from None
     except (ValueError, OverflowError):  # PyYAML hands escapes such as "\UFFFFFFFF" to chr() as they are
         place = _mark(loader.get_mark(), name)
         raise InputError("not YAML: an escape that is no character", place=place) from None

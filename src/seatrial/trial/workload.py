@@ -7,19 +7,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seatrial.trial.base import Section
+from seatrial.trial.base import Misfit, Section
 
 Strategy = Literal["ddp", "fsdp", "fsdp-grad-op", "hsdp"]
-_DURATION = re.compile(r"^(\d+(?:\.\d+)?)(s|m|h)$")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
 _UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _seconds(value: object) -> object:
     """`10m`, `30s`, `1h` or a number of seconds, as seconds."""
     if isinstance(value, str):
-        match = _DURATION.match(value)
+        match = _DURATION.fullmatch(value)
         if not match:
-            raise ValueError(f"{value!r} is no duration; expected a number with s, m or h, as in 5m")
+            raise ValueError(f'saw "{value}"; expected a number with s, m or h, as in 5m')
         return float(match[1]) * _UNIT[match[2]]
     return value
 
@@ -42,12 +42,12 @@ class Model(Section):
         if len(given) != 1:
             raise ValueError(f"was given {', '.join(given) or 'nothing'}; expected exactly one of name, path, config")
         if self.revision is not None and self.name is None:
-            raise ValueError("revision was given without name; expected revision only beside name")
+            raise Misfit("was given without name; expected revision only beside name", "revision")
         if self.config is not None:
             if not isinstance(self.config.get("model_type"), str):
-                raise ValueError("config has no model_type; expected a Transformers architecture, such as qwen2")
+                raise Misfit("has no model_type; expected a Transformers architecture, such as qwen2", "config")
             if self.tokenizer == "model":
-                raise ValueError("tokenizer: model was given with config; a config brings none, so expected bytes")
+                raise Misfit("saw model beside config, which brings no tokenizer; expected bytes", "tokenizer")
         return self
 
     @property

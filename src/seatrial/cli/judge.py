@@ -1,0 +1,34 @@
+"""`seatrial judge`."""
+
+from __future__ import annotations
+
+import click
+
+from seatrial import report
+from seatrial.cli import output
+from seatrial.errors import EvidenceError
+from seatrial.record import find_run, latest, read_record, seal
+
+
+@click.command("judge", short_help="judge a run again, offline")
+@click.argument("run", default="last")
+@click.option("--json", "as_json", is_flag=True, help="print the new record's verdicts and evidence as one JSON document")
+def command(run: str, as_json: bool) -> int:
+    """Judge RUN again from its events, and seal a new record that cites the older one.
+
+    Nothing is trained and nothing but the run directory is read. Also seals a run that never was.
+    """
+    root = find_run(run)
+    try:
+        cites = read_record(latest(root))[1]
+    except EvidenceError:
+        cites = ""
+    path, _ = seal(root, cites)
+    record, digest = read_record(path)
+    reports = report.write(path)
+    if as_json:
+        output.document(record, digest)
+    else:
+        output.verdicts(record)
+        output.paths(path, digest, reports)
+    return int(record["exit_code"])

@@ -1,0 +1,83 @@
+"""The command line: one module for each command, loaded when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+import seatrial
+from seatrial.errors import EXIT_INTERNAL, EXIT_INPUT, SeatrialError
+
+COMMANDS = {
+    "run": "run a trial and seal its record",
+    "init": "write a commented trial.yaml",
+    "show": "show the verdicts of a run",
+    "verify": "check that a sealed run is unchanged",
+    "judge": "judge a run again, offline",
+    "report": "write report.html and report.md again",
+    "schema": "print the JSON schema of trial, record or events",
+}
+
+
+class Lazy(click.Group):
+    """Imports a command's module only when it runs: `--help` loads neither torch nor ray nor pydantic."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"seatrial.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(seatrial.__version__, prog_name="seatrial", message="%(prog)s %(version)s")
+def group() -> None:
+    """Each thing promised about a training run is shown, or is not.
+
+    \b
+    Exit codes of run, and of show --exit-code:
+      0   every claim that a run can establish is supported
+      1   a claim is refuted
+      2   the input is wrong
+      3   none refuted, at least one not established
+      4   the run ended early; what was seen is sealed
+      70  seatrial's own fault
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point. A user's mistake is one line and exit code 2; a fault of seatrial's own is 70 and a traceback."""
+    try:
+        code: Any = group.main(args=arguments, prog_name="seatrial", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(EXIT_INPUT)
+    except SeatrialError as error:
+        for line in str(error).splitlines():
+            click.echo(f"seatrial: {line}", err=True)
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.exit(141)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        click.echo("seatrial: this is a fault of seatrial's own; please report it with the lines above", err=True)
+        sys.exit(EXIT_INTERNAL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`seatrial run`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seatrial import report
+from seatrial.cli import output
+from seatrial.cli.progress import Progress
+from seatrial.launch import run
+from seatrial.launch.local import check
+from seatrial.trial import Trial
+from seatrial.trial.loader import builtin, load
+
+DEFAULT = Path("trial.yaml")
+
+
+@click.command("run", short_help="run a trial and seal its record")
+@click.argument("trial_file", type=click.Path(path_type=Path), required=False, metavar="[TRIAL]")
+@click.option("--json", "as_json", is_flag=True, help="print the verdicts and the evidence as one JSON document")
+def command(trial_file: Path | None, as_json: bool) -> int:
+    """Run a trial: freeze its claims, train, reload, judge, seal, report.
+
+    Without TRIAL this is ./trial.yaml, or the built-in local trial if there is none.
+    """
+    trial, said = _choose(trial_file)
+    check(trial)
+    with Progress(trial, said, quiet=as_json) as progress:
+        outcome = run(trial, progress.started, progress.event)
+    reports = report.write(outcome.record)
+    if as_json:
+        output.document(outcome.content, outcome.digest)
+    else:
+        output.verdicts(outcome.content)
+        output.paths(outcome.record, outcome.digest, reports)
+        if outcome.leftover:
+            click.echo(f"seatrial: ended {len(outcome.leftover)} processes that were left: {'; '.join(outcome.leftover)}", err=True)
+    return int(outcome.content["exit_code"])
+
+
+def _choose(path: Path | None) -> tuple[Trial, str]:
+    """The trial, and where it came from if the user did not say."""
+    if path is not None:
+        return load(path), ""
+    if DEFAULT.exists():
+        return load(DEFAULT), f"using {DEFAULT}"
+    return builtin("local")[0], "no trial.yaml here: the built-in local trial"

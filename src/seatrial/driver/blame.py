@@ -1,0 +1,35 @@
+"""Who failed first. Ray Train names the first error it polls, often the victim's neighbour; the event files know better."""
+
+from __future__ import annotations
+
+from seatrial.events import Layout, Stream, read
+from seatrial.events.schema import ProcessFailed, Step
+
+_ECHOES = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL", "Timed out waiting")
+
+
+def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -> str:
+    """One line: the rank that ended without a word, else the first error that is no echo of another's, else Ray's."""
+    streams = [read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name) for rank in range(ranks)]
+    spoken = [(stream, event, time) for stream in streams for event, time in zip(stream.events, stream.times, strict=True) if isinstance(event, ProcessFailed)]
+    own = sorted((time, stream.path, event) for stream, event, time in spoken if not any(echo in event.error for echo in _ECHOES))
+    if own:
+        _, name, event = own[0]
+        return f"{name}: {event.error} (during {event.during})"
+    silent = [s for s in streams if s.header and not s.closed and s.last(ProcessFailed) is None]
+    if silent:
+        return "; ".join(f"{s.path} ended without a word, {_reached(s)}" for s in silent[:4])
+    if spoken:
+        stream, event, _ = spoken[0]
+        return f"{stream.path}: {event.error} (during {event.during})"
+    return f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _reached(stream: Stream) -> str:
+    step = stream.last(Step)
+    return f"last seen at step {step.step}" if step else "before its first step"
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[-1] if lines else "no message")[:300]

@@ -1,0 +1,126 @@
+"""Everything that touches Ray: the session, the probes, the two groups of workers. Written to Ray 2.56's surface."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import seatrial
+from seatrial.canon import file_digest
+from seatrial.driver.watchdog import STACKS
+from seatrial.events import Layout
+from seatrial.probe.processes import RUN_VARIABLE
+from seatrial.trial import Trial
+
+# Read by Ray Train on the driver when it is imported; a user's own setting wins.
+DEFAULTS = {
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how late a dead worker is noticed; 2 s by default
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # or every relative path would break
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object store
+
+
+class RaySession:
+    """A private Ray on this machine, its session under `temporary`, with one probe a host."""
+
+    def __init__(self, trial: Trial, layout: Layout, temporary: Path):
+        for name, value in DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        self._trial, self._layout = trial, layout
+        self._probes: list[Any] = []
+        import ray
+
+        ray.init(
+            address="local",
+            num_cpus=max(trial.scaling.num_workers, len(os.sched_getaffinity(0))),
+            include_dashboard=False,
+            log_to_driver=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            _temp_dir=str(temporary),
+        )
+
+    def start_probes(self) -> None:
+        """One actor without CPUs on each host; in the image's own interpreter, without the runtime environment."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        from seatrial.probe.host import HostProbe
+
+        claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
+        for node in ray.nodes():
+            if node["Alive"]:
+                place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                path = self._layout.process(1, f"probe-{node['NodeID'][:8]}")
+                actor = ray.remote(num_cpus=0)(HostProbe).options(scheduling_strategy=place)
+                self._probes.append(actor.remote(str(path), self._layout.root.name, 1, claims, trial))
+
+    def stop_probes(self) -> None:
+        """Has each probe write its last sample and close. Raises what a probe failed with."""
+        import ray
+
+        probes, self._probes = self._probes, []
+        ray.get([probe.stop.remote() for probe in probes], timeout=30)
+
+    def run_group(self, role: str) -> None:
+        """Trains (`rank`) or reloads (`reload`) with a new group of worker processes. Raises Ray Train's error."""
+        from ray.train import FailureConfig, RunConfig, ScalingConfig
+        from ray.train.torch import TorchConfig, TorchTrainer
+
+        scaling, gpu = self._trial.scaling, self._trial.scaling.gpus_per_worker > 0
+        TorchTrainer(
+            _member,
+            train_loop_config={"root": str(self._layout.root), "role": role},
+            torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(self._trial.workload.timeout.step) + 60),
+            scaling_config=ScalingConfig(num_workers=scaling.num_workers, use_gpu=gpu, resources_per_worker={"GPU" if gpu else "CPU": 1}),
+            run_config=RunConfig(
+                name=f"ray-{role}",
+                storage_path=str(self._layout.root),
+                failure_config=FailureConfig(max_failures=0, controller_failure_limit=0),
+                worker_runtime_env=self._runtime_env(),
+            ),
+        ).fit()
+
+    def _runtime_env(self) -> dict[str, Any]:
+        asked = self._trial.runtimeEnv
+        variables = {RUN_VARIABLE: self._layout.root.name, "PYTHONPATH": _package_path(), **asked.env_vars}
+        if "GLOO_SOCKET_IFNAME" not in os.environ:
+            # All ranks are on this machine: a VPN or a stale host name must not come between them.
+            variables.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+        return {"env_vars": variables, **({"pip": list(asked.pip)} if asked.pip else {})}
+
+    def close(self) -> None:
+        """Ends Ray and every process of it."""
+        import ray
+
+        ray.shutdown()
+
+
+def _package_path() -> str:
+    """Where this package lies, first on the workers' path: they run the code that was asked to run."""
+    return os.pathsep.join(p for p in (str(Path(seatrial.__file__).parents[1]), os.environ.get("PYTHONPATH", "")) if p)
+
+
+def _member(config: dict[str, str]) -> None:
+    """One rank, in a Ray Train worker."""
+    import ray.train
+    import ray.train.torch
+
+    from seatrial.train import loop, reload
+    from seatrial.train.context import open_context
+
+    me = ray.train.get_context()
+    root, role = Path(config["root"]), config["role"]
+    # The file stays open as long as the process: faulthandler writes to its descriptor from a signal handler.
+    stacks = (Layout(root).logs / f"stack-{role}-{me.get_world_rank()}.txt").open("w")
+    faulthandler.register(STACKS, file=stacks, all_threads=True)
+    context = open_context(
+        root, role=role, attempt=1, rank=me.get_world_rank(), world_size=me.get_world_size(),
+        local_rank=me.get_local_rank(), device=ray.train.torch.get_device(),
+    )  # fmt: skip
+    (loop if role == "rank" else reload).run(context)

@@ -1,0 +1,150 @@
+"""Runs a trial on this machine: the driver is a child process in a session of its own.
+
+This side owns the terminal, Ctrl-C and the last word on time-outs; it seals what the driver left if the driver could not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.driver.finish import DRIVER_LOG, collect_logs, end_leftovers, seal_run
+from seatrial.driver.main import SESSION_PREFIX
+from seatrial.driver.prepare import new_run
+from seatrial.errors import InputError, RunError, SeatrialError
+from seatrial.events import Layout, Redactor
+from seatrial.launch.follow import Follower
+from seatrial.plan import plan
+from seatrial.probe.processes import RUN_VARIABLE
+from seatrial.record import read_record
+from seatrial.trial import Trial
+
+POLL_S = 0.2
+SLACK_S = 90.0  # what the driver may take beyond the trial's own limits: Ray's start and stop
+Watch = Callable[[str, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that has ended: its directory, its sealed record, and processes that had to be ended afterwards."""
+
+    layout: Layout
+    record: Path
+    content: dict[str, Any]
+    digest: str
+    leftover: list[str]
+
+
+def check(trial: Trial) -> Path:
+    """Everything that can be known to be wrong before anything starts; returns the storage folder. Raises InputError."""
+    if trial.cluster.provider != "local":
+        raise InputError(
+            f"saw {trial.cluster.provider}", field="cluster.provider", expected="local: this version runs trials on this machine",
+            fix="leave `cluster` out, or set provider: local",
+        )  # fmt: skip
+    if "://" in trial.storage.path:
+        raise InputError(f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery")
+    plan(trial)
+    for name in ("train", "heldout"):
+        path = getattr(trial.workload.data, name)
+        if path and not Path(path).exists():
+            raise InputError(f"{path} does not exist", field=f"workload.data.{name}", expected="a text file or a folder of them")
+    if (folder := trial.workload.model.path) and not (Path(folder) / "config.json").is_file():
+        raise InputError(f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model")
+    if trial.scaling.gpus_per_worker and not Path("/dev/nvidia0").exists():
+        raise InputError("saw 1, this machine has no GPU", field="scaling.gpus_per_worker", expected="0 on this machine")
+    missing = [name for name in ("torch", "ray", "transformers", "numpy") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"{', '.join(missing)} not installed", expected="the training extra on a machine that trains", fix="pip install 'seatrial[train]'")
+    return Path(trial.storage.path).resolve()
+
+
+def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcome:
+    """Runs a trial to its sealed record. `started` is told the run directory, `watch` every event as it appears.
+
+    Raises InputError before anything is started, RunError if not even a record could be written.
+    """
+    layout = new_run(trial, check(trial))
+    session = Path(tempfile.mkdtemp(prefix=SESSION_PREFIX, dir="/tmp"))
+    try:
+        started(layout)
+        with _driver(trial, layout, session) as driver:
+            _follow(driver, layout, trial, watch)
+        leftover = end_leftovers(layout.root.name, str(session))
+        if not layout.record.is_file():
+            _salvage(layout, session, trial)
+    finally:
+        shutil.rmtree(session, ignore_errors=True)
+    content, digest = read_record(layout.record)
+    return Outcome(layout, layout.record, content, digest, leftover)
+
+
+@contextlib.contextmanager
+def _driver(trial: Trial, layout: Layout, session: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The driver process. The trial goes through its stdin: what is secret in it never touches the disk."""
+    command = [sys.executable, "-m", "seatrial.driver", "--run-dir", str(layout.root), "--session-dir", str(session)]
+    environment = {**os.environ, RUN_VARIABLE: layout.root.name, "PYTHONUNBUFFERED": "1"}
+    with (session / DRIVER_LOG).open("wb") as log:
+        driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True)
+    assert driver.stdin is not None
+    with contextlib.suppress(BrokenPipeError), driver.stdin as pipe:  # a driver that died at once says why in its log
+        pipe.write(json.dumps(trial.resolved()).encode())
+    yield driver
+
+
+def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch) -> None:
+    """Until the driver ends. The first Ctrl-C asks it to stop and seal, the second ends it."""
+    follower = Follower(layout)
+    limits = trial.workload.timeout
+    allowed = max(limits.start, limits.step) + SLACK_S
+    moved, asked = time.monotonic(), 0
+    while True:
+        try:
+            ended = driver.poll() is not None
+            for name, event in follower.poll():
+                watch(name, event)
+                if not name.startswith("probe-"):
+                    moved = time.monotonic()
+            if ended:
+                return
+            if time.monotonic() - moved > allowed * (asked + 1):
+                asked += 1
+                _stop(driver, hard=asked > 1)
+            time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            asked += 1
+            watch("launcher", {"event": "interrupted", "times": asked})
+            _stop(driver, hard=asked > 1)
+
+
+def _stop(driver: subprocess.Popen[bytes], hard: bool) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(driver.pid, signal.SIGKILL if hard else signal.SIGTERM)
+
+
+def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
+    """Seals what a driver left that ended without sealing. Raises SeatrialError if it left nothing to seal."""
+    environment = trial.runtimeEnv.env_vars
+    if not layout.claims.is_file():
+        said = Redactor(os.environ, environment).text((session / DRIVER_LOG).read_text(errors="replace")).strip().splitlines()
+        raise SeatrialError(f"the driver ended before it froze the claims: {said[-1] if said else 'it said nothing'}")
+    try:
+        collect_logs(layout, session, (environment,))
+    except OSError as error:
+        print(f"seatrial: logs could not be kept: {error}", file=sys.stderr)
+    try:
+        seal_run(layout)
+    except OSError as error:
+        raise RunError(f"the record could not be written to {layout.root}: {error.strerror or error}; free space there, then `seatrial judge {layout.root}`") from error

@@ -1,0 +1,70 @@
+"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere nothing can be seen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+RUN_VARIABLE = "SEATRIAL_RUN"  # set for the driver and inherited by everything it starts
+
+
+@dataclass(frozen=True)
+class Process:
+    """One live process of a run."""
+
+    pid: int
+    command: str
+
+    def __str__(self) -> str:
+        return f"{self.pid} {self.command}"
+
+
+def of_run(run: str, session: str = "") -> Iterator[Process]:
+    """Live processes that carry the run's id in their environment, or the run's Ray session in their command line."""
+    marker = f"{RUN_VARIABLE}={run}".encode()
+    for folder in PROC.iterdir() if PROC.is_dir() else ():
+        if not folder.name.isdigit() or int(folder.name) == os.getpid():
+            continue
+        try:
+            command = (folder / "cmdline").read_bytes()
+            if not command:
+                continue  # a zombie holds nothing and cannot be ended
+            environment = (folder / "environ").read_bytes().split(b"\x00")
+        except OSError:
+            continue  # gone meanwhile, or another user's
+        if marker in environment or (session and session.encode() in command):
+            yield Process(int(folder.name), command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120])
+
+
+def status(pid: int) -> dict[str, int]:
+    """Byte figures of `/proc/PID/status`: VmHWM (peak resident), VmRSS, RssAnon; empty if the process is gone."""
+    try:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return {}
+    found: dict[str, int] = {}
+    for line in lines:
+        name, _, rest = line.partition(":")
+        if name in ("VmHWM", "VmRSS", "RssAnon"):
+            found[name] = int(rest.split()[0]) * 1024
+    return found
+
+
+def libraries(pid: int) -> dict[str, int]:
+    """Shared libraries that a process has mapped: path and size in bytes."""
+    try:
+        text = (PROC / str(pid) / "maps").read_text()
+    except OSError:
+        return {}
+    paths = {line.split(None, 5)[5] for line in text.splitlines() if "/lib" in line and ".so" in line and len(line.split(None, 5)) == 6}
+    found: dict[str, int] = {}
+    for path in paths:
+        if Path(path).name.startswith("lib"):
+            try:
+                found[path] = os.stat(path).st_size
+            except OSError:
+                continue
+    return found
