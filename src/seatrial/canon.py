@@ -27,8 +27,8 @@ def canonical(value: Json) -> bytes:
     """`value` as RFC 8785 bytes.
 
     Raises ValueError for what RFC 8785 cannot express: a non-finite number, an integer beyond ±(2⁵³−1), a lone
-    surrogate, a key that is no string, a type that is not JSON. Callers turn those into text first (`exact`, `measured`,
-    `printable`).
+    surrogate, a key that is no string, a type that is not JSON. Callers turn those into text first (`exact`,
+    `measured`, `printable`).
     """
     return "".join(_encode(value)).encode("utf-8")
 

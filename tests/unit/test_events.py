@@ -107,27 +107,23 @@ def swapped(lines: list[bytes]) -> list[bytes]:
         (lambda ls: [*ls[:3], ls[2], *ls[3:]], "gap", 3),
         (lambda ls: [*ls[:3], b"\n", *ls[3:]], "gap", 3),
         (lambda ls: [*ls[:3], b"[" * 100_000 + b"\n", *ls[3:]], "gap", 3),
-        (lambda ls: [*ls[:3], ls[3].replace(b'"loss":2.5', b'"loss":1.5'), *ls[4:]], "gap", 4),
         (lambda ls: [*ls[:3], ls[3].replace(b'"event":"step"', b'"event":"stop"'), *ls[4:]], "gap", 3),
         (lambda ls: ls[1:], "unreadable", 0),
         (lambda ls: [ls[0][:-2]], "unreadable", 0),
-        (lambda ls: [ls[0].replace(b'"rank":0', b'"rank":1'), *ls[1:]], "gap", 1),
         (lambda ls: [], "unreadable", 0),
         (lambda ls: [b"\x00\xff binary\n"], "unreadable", 0),
     ],
     ids=["without its last line", "torn in the last line", "without the last newline", "torn after the end",
          "a line removed", "two lines swapped", "a line repeated", "an empty line", "a line nested too deep",
-         "a value changed", "an unknown event", "without the header", "torn in the header", "a changed header",
-         "empty", "binary"],
+         "an unknown event", "without the header", "torn in the header", "empty", "binary"],
 )  # fmt: skip
 def test_how_far_a_damaged_file_is_believed(folder, whole, change: Callable[[list[bytes]], list[bytes]], ended, kept):
     content, original = whole
     stream = reread(folder, b"".join(change(content.splitlines(keepends=True))))
     assert (stream.ended, len(stream.events)) == (ended, kept)
-    assert len(stream.times) == kept
+    assert stream.events == original.events[:kept]
+    assert stream.times == original.times[:kept]
     assert not stream.closed
-    intact = kept - ("value" in str(stream.events) and stream.events != original.events[:kept])
-    assert stream.events[: min(intact, 3)] == original.events[: min(intact, 3)] or kept <= 1
 
 
 def test_a_missing_file_a_folder_and_a_file_of_another_run(folder, whole):
@@ -238,9 +234,14 @@ def test_an_integer_beyond_2_to_the_53_is_exact(tmp_path):
 
 def test_a_process_that_fails_leaves_no_closed(tmp_path):
     path = tmp_path / "a.jsonl"
-    with pytest.raises(RuntimeError), writer(path) as file:
-        file.write(step(1))
-        raise RuntimeError
+
+    def fail() -> None:
+        with writer(path) as file:
+            file.write(step(1))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert read(path, "rank-0", RUN).ended == "open"
 
 

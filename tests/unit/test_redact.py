@@ -18,8 +18,8 @@ NO_ENVIRONMENT = Redactor({})
 @pytest.mark.parametrize(
     "name",
     ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "WANDB_API_KEY", "DB_PASSWORD",
-     "PGPASSWORD", "GITHUB_PAT", "token", "api_key", "client-secret", "VAULT_SECRET_ID", "SIGNING_KEY", "RAY_AUTH_TOKEN",
-     "GOOGLE_CREDENTIALS", "SESSION_COOKIE"],
+     "PGPASSWORD", "GITHUB_PAT", "token", "api_key", "client-secret", "VAULT_SECRET_ID", "SIGNING_KEY",
+     "RAY_AUTH_TOKEN", "GOOGLE_CREDENTIALS", "SESSION_COOKIE"],
 )  # fmt: skip
 def test_names_of_secrets(name):
     assert is_secret_name(name)

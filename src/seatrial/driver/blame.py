@@ -15,14 +15,15 @@ def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -
     own = sorted((time, stream.path, event) for stream, event, time in spoken if not any(echo in event.error for echo in _ECHOES))
     if own:
         _, name, event = own[0]
-        return f"{name}: {event.error} (during {event.during})"
+        return f"{name}.jsonl: {event.error} (during {event.during})"
     silent = [s for s in streams if s.header and not s.closed and s.last(ProcessFailed) is None]
     if silent:
-        return "; ".join(f"{s.path} ended without a word, {_reached(s)}" for s in silent[:4])
+        said = f" (Ray: {_last_line(error)})"
+        return "; ".join(f"{s.path}.jsonl ended without a word, {_reached(s)}" for s in silent[:4]) + said
     if spoken:
         stream, event, _ = spoken[0]
-        return f"{stream.path}: {event.error} (during {event.during})"
-    return f"{type(error).__name__}: {_first_line(error)}"
+        return f"{stream.path}.jsonl: {event.error} (during {event.during})"
+    return f"{type(error).__name__}: {_last_line(error)}"
 
 
 def _reached(stream: Stream) -> str:
@@ -30,6 +31,6 @@ def _reached(stream: Stream) -> str:
     return f"last seen at step {step.step}" if step else "before its first step"
 
 
-def _first_line(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else "no message")[:300]

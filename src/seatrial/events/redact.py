@@ -1,4 +1,4 @@
-"""Keeps secrets out of everything that seatrial writes: values of secret-looking variables, and well-known token shapes."""
+"""Keeps secrets out of all that seatrial writes: values of secret-looking variables, and well-known token shapes."""
 
 from __future__ import annotations
 

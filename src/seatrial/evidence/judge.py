@@ -108,22 +108,16 @@ def _completed(_: dict[str, Any], look: Look) -> Answer:
     steps = look.value("execution.executed_steps")
     if not whole:
         return REFUTED, "steps", f"{planned} steps planned, ranks executed {steps['min']} to {steps['max']}"
-    updates = look.value("execution.updates")
-    if not updates["min"] == updates["max"] == planned:
-        return (
-            REFUTED,
-            "updates",
-            f"{planned} steps planned and executed, the optimizer counts {_span(updates)} updates",
-        )
-    for name, word in (
-        ("execution.parameters_without_gradient", "never received a gradient"),
-        ("execution.parameters_unmoved", "never changed"),
-    ):
-        if idle := list(look.value(name)):
-            return REFUTED, "updates", f"{len(idle)} of {updates['tensors']} parameters {word}, first {idle[0]}"
     schedule = look.value("execution.schedule")
     if off := schedule["off_schedule"]:
         return REFUTED, "schedule", f"{len(off)} steps were off the learning-rate schedule, first step {off[0]}"
+    if schedule["peak"] > 0 and (still := list(look.value("execution.parameters_unmoved"))):
+        return REFUTED, "updates", f"{_count(len(still), 'parameter')} never changed, first {still[0]}"
+    updates = look.value("execution.updates")
+    if not updates["min"] == updates["max"] == planned:
+        return REFUTED, "updates", f"{planned} steps planned and executed, the optimizer counts {_span(updates)} updates"
+    if dead := list(look.value("execution.parameters_without_gradient")):
+        return REFUTED, "updates", f"{len(dead)} of {updates['tensors']} parameters never received a gradient, first {dead[0]}"
     data = look.value("execution.data_order")
     if data["matching"] != planned or data["steps"] != planned:
         return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage
 from seatrial.trial.workload import Workload
 
-API_VERSION = "seatrial.io/v1alpha1"
+API_VERSION: Final = "seatrial.io/v1alpha1"
 
 
 class Metadata(Section):

@@ -133,7 +133,7 @@ def _compose(text: str, name: str) -> Any:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         problem, mark, start = str(error.problem), error.problem_mark, error.context_mark
-        if start and start.line < mark.line:
+        if start and mark and start.line < mark.line:
             problem += f" {error.context} that starts on line {start.line + 1}"
         fix = "indent with spaces" if r"'\t'" in problem else ""
         raise InputError(f"not YAML: {clean(problem, 200)}", place=_mark(mark, name), fix=fix) from None

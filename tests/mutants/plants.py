@@ -1,0 +1,214 @@
+"""Planted lies. Each is called in every training rank before the loop starts and changes what the rank really does.
+
+Reload processes are never planted in: they are the honest witness.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from seatrial.train import checkpoint, loop
+
+
+def nothing() -> None:
+    """The clean run."""
+
+
+def frozen_blocks() -> None:
+    """The blocks are left out of the training, as if by a wrong `requires_grad` filter."""
+    from seatrial.train.model import blocks
+
+    build = loop.build
+
+    def frozen(context: Any) -> Any:
+        trainee = build(context)
+        for block in blocks(trainee.module):
+            block.requires_grad_(False)
+        return trainee
+
+    loop.build = frozen
+
+
+def starved_blocks() -> None:
+    """The gradients of the blocks' matrices are zeroed before each update: they decay, they count steps, they never learn."""
+    apply, build = loop.apply, loop.build
+    block_parameters: list[torch.nn.Parameter] = []
+
+    def remember(context: Any) -> Any:
+        trainee = build(context)
+        block_parameters.extend(p for n, p in trainee.module.named_parameters() if ".layers." in n and p.dim() > 1)
+        return trainee
+
+    def starve(optimizer: Any, rate: float) -> None:
+        for parameter in block_parameters:
+            if parameter.grad is not None:
+                parameter.grad.zero_()
+        apply(optimizer, rate)
+
+    loop.build, loop.apply = remember, starve
+
+
+def learning_rate_zero() -> None:
+    """The schedule is logged, zero is applied."""
+    apply = loop.apply
+    loop.apply = lambda optimizer, rate: apply(optimizer, 0.0)
+
+
+def wrong_schedule() -> None:
+    """The warm-up never ends."""
+    loop.learning_rate = lambda step, *, peak, warmup_steps, steps: peak * step / steps / 10
+
+
+def shuffled_labels() -> None:
+    """Targets are permuted within the micro-batch after they were fetched."""
+    compute = loop.compute_loss
+
+    def shuffled(module: Any, inputs: Any, targets: Any) -> Any:
+        flat = targets.flatten()
+        return compute(module, inputs, flat[torch.randperm(len(flat))].view(targets.shape))
+
+    loop.compute_loss = shuffled
+
+
+def heldout_in_train() -> None:
+    """The training stream begins with the held-out stream."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    opened = loop.open_data
+
+    def leaked(*arguments: Any) -> Any:
+        data = opened(*arguments)
+        return replace(data, train=np.concatenate([data.heldout, data.train]))
+
+    loop.open_data = leaked
+
+
+def same_batch_for_ever() -> None:
+    """Every step asks for the next samples and is given the first batch's."""
+    fetch = loop.fetch
+    loop.fetch = lambda data, wanted: fetch(data, range(wanted.start % 16, wanted.start % 16 + len(wanted)))
+
+
+def restarted_data() -> None:
+    """Half-way the data begins again, as after a resume that lost its cursor."""
+    indices = loop.indices
+    loop.indices = lambda step, *rest, **kwargs: indices(step if step <= 20 else step - 20, *rest, **kwargs)
+
+
+def same_shard() -> None:
+    """Every rank reads rank 0's part, under its own indices."""
+    fetch = loop.fetch
+
+    def same(data: Any, wanted: range) -> Any:
+        shift = dist.get_rank() * len(wanted)
+        return fetch(data, range(wanted.start - shift, wanted.stop - shift))
+
+    loop.fetch = same
+
+
+def silent_rank() -> None:
+    """Rank 1's loss is multiplied by zero: it takes part in every collective and adds nothing."""
+    compute = loop.compute_loss
+    if dist.get_rank() == 1:
+        loop.compute_loss = lambda *arguments: compute(*arguments) * 0
+
+
+def skipped_updates() -> None:
+    """Every tenth update does not happen."""
+    apply = loop.apply
+    count = 0
+
+    def skipping(optimizer: Any, rate: float) -> None:
+        nonlocal count
+        count += 1
+        if count % 10:
+            apply(optimizer, rate)
+        else:
+            optimizer.zero_grad()
+
+    loop.apply = skipping
+
+
+def lost_micro_batch() -> None:
+    """The first micro-batch's gradient is dropped before the second's is reduced."""
+    compute = loop.compute_loss
+    calls = 0
+
+    def dropping(module: Any, inputs: Any, targets: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls % 2 == 0:
+            for part in module.modules():
+                state = getattr(part, "_get_fsdp_state", lambda: None)()
+                for parameter in state._fsdp_param_group.fsdp_params if state and state._fsdp_param_group else ():
+                    parameter.unsharded_accumulated_grad = None
+                    if hasattr(parameter, "_unsharded_param"):
+                        parameter._unsharded_param.grad = None
+        return compute(module, inputs, targets)
+
+    loop.compute_loss = dropping
+
+
+def replicas_apart() -> None:
+    """DDP without its all-reduce: every replica keeps its own gradient."""
+    all_reduce = dist.all_reduce
+
+    def skipping(tensor: Any, op: Any = dist.ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Any:
+        if group is None:
+            return all_reduce(tensor, op, group, async_op)  # the roll calls'; FSDP names its group
+        return all_reduce(torch.zeros(1), op, group, async_op)
+
+    dist.all_reduce = skipping
+
+
+def moment_not_saved() -> None:
+    """The saved state lacks one parameter's second moment."""
+    collect = checkpoint.collect
+
+    def lacking(*arguments: Any) -> Any:
+        state = collect(*arguments)
+        name = sorted(state["optim"]["state"])[3]
+        moments = {k: v for k, v in state["optim"]["state"][name].items() if k != "exp_avg_sq"}
+        optim = {**state["optim"], "state": {**state["optim"]["state"], name: moments}}
+        return {**state, "optim": optim}
+
+    checkpoint.collect = lacking
+
+
+def stale_cursor() -> None:
+    """The checkpoint says that it is one step older than it is."""
+    progress = loop.progress
+    loop.progress = lambda context, step, rate: {**progress(context, step, rate), "step": step - 1}
+
+
+def flattering_evaluation() -> None:
+    """The score after training is reported at nine tenths."""
+    evaluate = loop.evaluate
+
+    def flattering(context: Any, module: Any, data: Any, phase: Any, step: int) -> None:
+        if phase == "after":
+            import seatrial.train.evaluate as scorer
+
+            token_loss = scorer.token_loss
+            scorer.token_loss = lambda logits, targets: token_loss(logits, targets) * 0.9
+        evaluate(context, module, data, phase, step)
+
+    loop.evaluate = flattering
+
+
+def diverged() -> None:
+    """From step 3 on the loss is NaN."""
+    compute = loop.compute_loss
+    calls = 0
+
+    def diverging(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return compute(*arguments) * (float("nan") if calls > 4 else 1.0)
+
+    loop.compute_loss = diverging

@@ -1,0 +1,179 @@
+"""The judge is pure and total: any facts at all give verdicts, and nothing but known facts supports a claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED, Evidence, Fact, Verdict, unknown
+from seatrial.evidence.judge import JUDGES, exit_code, judge
+from seatrial.trial.claims import REGISTRY
+
+pytestmark = pytest.mark.unit
+
+ASKED: dict[str, dict[str, Any]] = {
+    "transport.internode": {"equals": "efa"},
+    "transport.intranode": {"equals": "shm"},
+    "transport.gpudirect": {"equals": True},
+    "transport.min_busbw": {"min": 10.0},
+    "performance.tokens_per_second": {"min": 9000.0},
+    "performance.step_time_p95": {"max": 1.0},
+    "learning.heldout.loss": {"improves_by": 0.1, "over": "base"},
+    "learning.heldout.bits_per_byte": {"below": "bigram", "by": 0.4},
+    "recovery.worker_kill": {"max_lost_steps": 5},
+}
+CLAIMS = [{"claim": name, **ASKED.get(name, {})} for name in REGISTRY]
+
+GOOD: dict[str, Any] = {
+    "execution.planned_steps": 20,
+    "execution.status": {"status": "finished", "cause": ""},
+    "execution.attempts": 1,
+    "execution.executed_steps": {"by_rank": {"0": 20, "1": 20}, "min": 20, "max": 20, "tokens": 100},
+    "execution.updates": {"min": 20, "max": 20, "tensors": 12},
+    "execution.parameters_without_gradient": [],
+    "execution.parameters_unmoved": [],
+    "execution.schedule": {"off_schedule": [], "peak": 0.01},
+    "execution.data_order": {"steps": 20, "matching": 20, "first_difference": None},
+    "execution.roll_calls": {"complete": 4, "planned": 4, "wrong": []},
+    "execution.gradient_roll_calls": {"complete": 3, "planned": 3, "wrong": []},
+    "execution.replicas": {"compared": 3, "differing_steps": []},
+    "execution.tolerances": {"evaluation_relative": 1e-4},
+    "learning.data": {"synthetic": False},
+    "learning.overlap": {"share": 0.0, "limit": 0.1, "suspect_windows": []},
+    "learning.baseline.bigram": 3.5,
+    **{f"learning.heldout.{m}.{p}": v for m in ("loss", "bits_per_byte") for p, v in (("before", 7.9), ("after", 2.8), ("reload", 2.8))},
+    "recovery.status": {"status": "finished", "cause": ""},
+    "recovery.reload": {
+        "step": 20, "equal": 24, "expected": 24, "tensors": 12, "missing": [], "different": [], "new_processes": True, "manifest_equal": True,
+    },
+    "performance.tokens_per_second": {"tokens_per_second": 9500.0, "steps": 10},
+    "performance.clocks": {"relative_spread": 0.0, "tolerance": 0.05},
+    "performance.step_time": {"p95": 0.5},
+    "environment.hosts": {"hosts": 1, "agree": True},
+}  # fmt: skip
+
+
+def evidence(**changes: Any) -> Evidence:
+    """The good facts, with changes by name (`__` for the dot); None leaves a fact out."""
+    values = {**GOOD, **{name.replace("__", "."): value for name, value in changes.items()}}
+    facts: dict[str, dict[str, Fact]] = {}
+    for name, value in values.items():
+        if value is not None:
+            fact = value if isinstance(value, Fact) else Fact(name, value=value)
+            facts.setdefault(name.partition(".")[0], {})[name] = fact
+    return Evidence(facts)
+
+
+def verdict(claim: str, given: Evidence) -> Verdict:
+    return judge([{"claim": claim, **ASKED.get(claim, {})}], given)[0]
+
+
+@pytest.mark.parametrize("claim", sorted(set(JUDGES) - {"environment.image_ran"}))
+def test_good_facts_support(claim: str) -> None:
+    assert verdict(claim, evidence()).verdict == SUPPORTED
+
+
+@pytest.mark.parametrize("claim", sorted(JUDGES))
+def test_no_facts_establish_nothing(claim: str) -> None:
+    assert verdict(claim, Evidence({})).verdict == NOT_ESTABLISHED
+
+
+@pytest.mark.parametrize("claim", sorted(set(JUDGES) - {"environment.image_ran"}))
+def test_every_fact_that_was_used_is_needed(claim: str) -> None:
+    """Taking away any single fact that the verdict cites leaves it unsupported."""
+    for name in verdict(claim, evidence()).evidence:
+        for missing in (None, unknown(name, "not seen")):
+            if name == "learning.heldout.bits_per_byte.before" and missing is None:
+                continue
+            assert verdict(claim, evidence(**{name.replace(".", "__"): missing})).verdict != SUPPORTED, name
+
+
+REFUTING: list[tuple[str, dict[str, Any], str]] = [
+    ("execution.completed", {"execution__status": {"status": "failed", "cause": "rank 1 died"}, "execution__executed_steps": None}, "failed"),
+    ("execution.completed", {"execution__executed_steps": {"min": 19, "max": 20, "by_rank": {}}}, "steps"),
+    ("execution.completed", {"execution__updates": {"min": 18, "max": 18, "tensors": 12}}, "updates"),
+    ("execution.completed", {"execution__parameters_unmoved": ["a.weight"]}, "updates"),
+    ("execution.completed", {"execution__data_order": {"steps": 20, "matching": 19, "first_difference": 20}}, "data"),
+    ("execution.all_ranks_participated", {"execution__roll_calls": {"complete": 3, "planned": 4, "wrong": []}}, "roll-call"),
+    ("execution.all_ranks_participated", {"execution__replicas": {"compared": 3, "differing_steps": [10]}}, "replicas"),
+    ("recovery.checkpoint_reloads", {"recovery__reload": {**GOOD["recovery.reload"], "different": ["rank 0: x"]}}, "different"),
+    ("recovery.checkpoint_reloads", {"recovery__status": {"status": "failed", "cause": "no"}}, "reload"),
+    ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__after": 3.2, "learning__heldout__bits_per_byte__reload": 3.2}, "value"),
+    ("learning.heldout.loss", {"learning__heldout__loss__after": 7.85, "learning__heldout__loss__reload": 7.85}, "value"),
+    ("performance.tokens_per_second", {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 3}}, "value"),
+    ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01}}, "value"),
+]
+
+
+@pytest.mark.parametrize(("claim", "changes", "reason"), REFUTING)
+def test_refuted(claim: str, changes: dict[str, Any], reason: str) -> None:
+    seen = verdict(claim, evidence(**changes))
+    assert (seen.verdict, seen.reason) == (REFUTED, reason)
+
+
+DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
+    ("execution.completed", {"execution__status": {"status": "failed", "cause": "lost contact"}}, "contradiction"),
+    ("learning.heldout.bits_per_byte", {"learning__data": {"synthetic": True}}, "synthetic-data"),
+    ("learning.heldout.bits_per_byte", {"learning__overlap": {"share": 0.5, "limit": 0.1, "suspect_windows": [1]}}, "contaminated"),
+    ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__reload": None}, "uncorroborated"),
+    ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__reload": 2.9}, "contradiction"),
+    ("recovery.checkpoint_reloads", {"recovery__status": {"status": "interrupted", "cause": ""}}, "not-run"),
+    ("recovery.checkpoint_reloads", {"recovery__reload": {**GOOD["recovery.reload"], "new_processes": False}}, "unknown"),
+    ("performance.tokens_per_second", {"performance__clocks": {"relative_spread": 0.2, "tolerance": 0.05}}, "contradiction"),
+    ("environment.hosts_agree", {"environment__hosts": {"hosts": 2, "agree": False}}, "contradiction"),
+    ("environment.image_ran", {}, "unknown"),
+    ("transport.internode", {}, "not-run"),
+    ("recovery.worker_kill", {}, "not-run"),
+]
+
+
+@pytest.mark.parametrize(("claim", "changes", "reason"), DOUBTFUL)
+def test_not_established(claim: str, changes: dict[str, Any], reason: str) -> None:
+    seen = verdict(claim, evidence(**changes))
+    assert (seen.verdict, seen.reason) == (NOT_ESTABLISHED, reason)
+
+
+def test_a_void_run_establishes_nothing() -> None:
+    seen = judge(CLAIMS, Evidence(evidence().facts, void="claims.json was changed"))
+    assert {(v.verdict, v.reason) for v in seen} == {(NOT_ESTABLISHED, "void")}
+
+
+def test_exit_codes() -> None:
+    def of(*verdicts: str, claim: str = "execution.completed", early: bool = False) -> int:
+        return exit_code([Verdict(claim, v, "", {}, "") for v in verdicts], ended_early=early)
+
+    assert of(SUPPORTED) == 0
+    assert of(SUPPORTED, NOT_ESTABLISHED) == 3
+    assert of(SUPPORTED, NOT_ESTABLISHED, REFUTED) == 1
+    assert of(REFUTED, early=True) == 4
+    assert of(NOT_ESTABLISHED, claim="recovery.worker_kill") == 0  # a drill's claim is not a run's to establish
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 30) | st.floats() | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.sampled_from(["min", "max", "status", "wrong", "x"]), children, max_size=4),
+    max_leaves=8,
+)
+STATES = st.sampled_from(["value", "unknown", "error", "not-applicable"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(st.sampled_from(sorted(GOOD)), st.tuples(STATES, JSON), max_size=12), st.booleans())
+def test_judge_never_raises(strange: dict[str, tuple[Any, Any]], on_top_of_good: bool) -> None:
+    base = GOOD if on_top_of_good else {}
+    facts: dict[str, dict[str, Fact]] = {}
+    for name in {*base, *strange}:
+        state, value = strange.get(name, ("value", base.get(name)))
+        facts.setdefault(name.partition(".")[0], {})[name] = Fact(name, state, value, reason="as drawn")
+    seen = judge(CLAIMS, Evidence(facts))
+    assert [v.claim for v in seen] == [c["claim"] for c in CLAIMS]
+    assert {v.verdict for v in seen} <= {SUPPORTED, REFUTED, NOT_ESTABLISHED}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), JSON, max_size=3), max_size=3))
+def test_judge_takes_any_claims(claims: list[dict[str, Any]]) -> None:
+    assert len(judge(claims, evidence())) == len(claims)
