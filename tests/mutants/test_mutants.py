@@ -50,7 +50,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     return {}
 
 
-def record(plant: Any, runs: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, **workload: Any) -> dict[str, Any]:
+def record(
+    plant: Any, runs: dict[str, dict[str, Any]], tmp_path_factory: pytest.TempPathFactory, **workload: Any
+) -> dict[str, Any]:
     name = f"{plant.__name__}{workload or ''}"
     if name not in runs:
         layout = gloo.run(tiny(**workload), tmp_path_factory.mktemp("runs"), plant)
@@ -69,8 +71,12 @@ def test_a_clean_run_keeps_every_claim(strategy: str, runs: Any, tmp_path_factor
     assert sealed["exit_code"] == 0
 
 
-@pytest.mark.parametrize(("plant", "claim", "expected", "reason", "words"), LIES, ids=lambda v: getattr(v, "__name__", None))
-def test_a_lie_costs_its_claim(plant: Any, claim: str, expected: str, reason: str, words: str, runs: Any, tmp_path_factory: Any) -> None:
+@pytest.mark.parametrize(
+    ("plant", "claim", "expected", "reason", "words"), LIES, ids=lambda v: getattr(v, "__name__", None)
+)
+def test_a_lie_costs_its_claim(
+    plant: Any, claim: str, expected: str, reason: str, words: str, runs: Any, tmp_path_factory: Any
+) -> None:
     seen = verdict(record(plant, runs, tmp_path_factory), claim)
     assert (seen["verdict"], seen["reason"]) == (expected, reason), seen
     assert words in seen["seen"]

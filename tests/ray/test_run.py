@@ -128,7 +128,9 @@ def test_a_clean_run_ends_with_supported_claims(clean: Any) -> None:
 def test_what_the_run_recorded(clean: Any) -> None:
     evidence = clean[1].record()["evidence"]
     assert evidence["performance"]["performance.peak_memory"]["state"] == "value"
-    assert {"rank-0", "rank-1", "reload-0"} <= set(evidence["performance"]["performance.peak_memory"]["value"]["by_process"])
+    assert {"rank-0", "rank-1", "reload-0"} <= set(
+        evidence["performance"]["performance.peak_memory"]["value"]["by_process"]
+    )
     assert any("libtorch" in p for p in evidence["environment"]["environment.libraries"]["value"]["content"])
     assert evidence["environment"]["environment.image.ran"]["state"] == "unknown"
     assert evidence["environment"]["environment.runtime_env"]["value"] == {"same_everywhere": True, "delta": {}}

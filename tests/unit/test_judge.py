@@ -92,18 +92,42 @@ def test_every_fact_that_was_used_is_needed(claim: str) -> None:
 
 
 REFUTING: list[tuple[str, dict[str, Any], str]] = [
-    ("execution.completed", {"execution__status": {"status": "failed", "cause": "rank 1 died"}, "execution__executed_steps": None}, "failed"),
+    (
+        "execution.completed",
+        {"execution__status": {"status": "failed", "cause": "rank 1 died"}, "execution__executed_steps": None},
+        "failed",
+    ),
     ("execution.completed", {"execution__executed_steps": {"min": 19, "max": 20, "by_rank": {}}}, "steps"),
     ("execution.completed", {"execution__updates": {"min": 18, "max": 18, "tensors": 12}}, "updates"),
     ("execution.completed", {"execution__parameters_unmoved": ["a.weight"]}, "updates"),
     ("execution.completed", {"execution__data_order": {"steps": 20, "matching": 19, "first_difference": 20}}, "data"),
-    ("execution.all_ranks_participated", {"execution__roll_calls": {"complete": 3, "planned": 4, "wrong": []}}, "roll-call"),
+    (
+        "execution.all_ranks_participated",
+        {"execution__roll_calls": {"complete": 3, "planned": 4, "wrong": []}},
+        "roll-call",
+    ),
     ("execution.all_ranks_participated", {"execution__replicas": {"compared": 3, "differing_steps": [10]}}, "replicas"),
-    ("recovery.checkpoint_reloads", {"recovery__reload": {**GOOD["recovery.reload"], "different": ["rank 0: x"]}}, "different"),
+    (
+        "recovery.checkpoint_reloads",
+        {"recovery__reload": {**GOOD["recovery.reload"], "different": ["rank 0: x"]}},
+        "different",
+    ),
     ("recovery.checkpoint_reloads", {"recovery__status": {"status": "failed", "cause": "no"}}, "reload"),
-    ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__after": 3.2, "learning__heldout__bits_per_byte__reload": 3.2}, "value"),
-    ("learning.heldout.loss", {"learning__heldout__loss__after": 7.85, "learning__heldout__loss__reload": 7.85}, "value"),
-    ("performance.tokens_per_second", {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 3}}, "value"),
+    (
+        "learning.heldout.bits_per_byte",
+        {"learning__heldout__bits_per_byte__after": 3.2, "learning__heldout__bits_per_byte__reload": 3.2},
+        "value",
+    ),
+    (
+        "learning.heldout.loss",
+        {"learning__heldout__loss__after": 7.85, "learning__heldout__loss__reload": 7.85},
+        "value",
+    ),
+    (
+        "performance.tokens_per_second",
+        {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 3}},
+        "value",
+    ),
     ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01}}, "value"),
 ]
 
@@ -117,12 +141,24 @@ def test_refuted(claim: str, changes: dict[str, Any], reason: str) -> None:
 DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
     ("execution.completed", {"execution__status": {"status": "failed", "cause": "lost contact"}}, "contradiction"),
     ("learning.heldout.bits_per_byte", {"learning__data": {"synthetic": True}}, "synthetic-data"),
-    ("learning.heldout.bits_per_byte", {"learning__overlap": {"share": 0.5, "limit": 0.1, "suspect_windows": [1]}}, "contaminated"),
+    (
+        "learning.heldout.bits_per_byte",
+        {"learning__overlap": {"share": 0.5, "limit": 0.1, "suspect_windows": [1]}},
+        "contaminated",
+    ),
     ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__reload": None}, "uncorroborated"),
     ("learning.heldout.bits_per_byte", {"learning__heldout__bits_per_byte__reload": 2.9}, "contradiction"),
     ("recovery.checkpoint_reloads", {"recovery__status": {"status": "interrupted", "cause": ""}}, "not-run"),
-    ("recovery.checkpoint_reloads", {"recovery__reload": {**GOOD["recovery.reload"], "new_processes": False}}, "unknown"),
-    ("performance.tokens_per_second", {"performance__clocks": {"relative_spread": 0.2, "tolerance": 0.05}}, "contradiction"),
+    (
+        "recovery.checkpoint_reloads",
+        {"recovery__reload": {**GOOD["recovery.reload"], "new_processes": False}},
+        "unknown",
+    ),
+    (
+        "performance.tokens_per_second",
+        {"performance__clocks": {"relative_spread": 0.2, "tolerance": 0.05}},
+        "contradiction",
+    ),
     ("environment.hosts_agree", {"environment__hosts": {"hosts": 2, "agree": False}}, "contradiction"),
     ("environment.image_ran", {}, "unknown"),
     ("transport.internode", {}, "not-run"),
@@ -154,7 +190,10 @@ def test_exit_codes() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 30) | st.floats() | st.text(max_size=8),
-    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.sampled_from(["min", "max", "status", "wrong", "x"]), children, max_size=4),
+    lambda children: (
+        st.lists(children, max_size=3)
+        | st.dictionaries(st.sampled_from(["min", "max", "status", "wrong", "x"]), children, max_size=4)
+    ),
     max_leaves=8,
 )
 STATES = st.sampled_from(["value", "unknown", "error", "not-applicable"])

@@ -9,13 +9,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.trials import tiny
 
 from seatrial.canon import canonical
 from seatrial.errors import InputError
 from seatrial.plan import plan
 from seatrial.plan.order import chain, indices, row, sample_digest, step_digest
 from seatrial.plan.schedule import FLOOR, learning_rate
+from tests.support.trials import tiny
 
 pytestmark = pytest.mark.unit
 

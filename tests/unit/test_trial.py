@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.support.trials import tiny
 
 from seatrial.canon import canonical
 from seatrial.trial import KINDS, REGISTRY, Claim, Trial, claims_digest
 from seatrial.trial.loader import builtin, from_resolved, templates
+from tests.support.trials import tiny
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,17 @@ from seatrial.trial.loader import builtin, templates
 
 
 @click.command("init", short_help="write a commented trial.yaml")
-@click.option("--template", default="local", show_default=True, help=f"which trial to start from: {', '.join(templates())}")
-@click.option("-o", "--output", type=click.Path(path_type=Path), default=Path("trial.yaml"), show_default=True, help="where to write it")
+@click.option(
+    "--template", default="local", show_default=True, help=f"which trial to start from: {', '.join(templates())}"
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("trial.yaml"),
+    show_default=True,
+    help="where to write it",
+)
 def command(template: str, output: Path) -> int:
     """Write a commented trial file. An existing file is never overwritten."""
     if template not in templates():
@@ -22,8 +31,12 @@ def command(template: str, output: Path) -> int:
         with output.open("x", encoding="utf-8") as handle:
             handle.write(text)
     except FileExistsError:
-        raise InputError("exists already", place=Place(str(output)), fix="name another file with -o, or remove it") from None
+        raise InputError(
+            "exists already", place=Place(str(output)), fix="name another file with -o, or remove it"
+        ) from None
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", place=Place(str(output)), expected="a file in a folder that exists") from None
+        raise InputError(
+            f"cannot be written: {error.strerror}", place=Place(str(output)), expected="a file in a folder that exists"
+        ) from None
     click.echo(f"wrote {output}; next: seatrial run {output if output != Path('trial.yaml') else ''}".rstrip())
     return 0

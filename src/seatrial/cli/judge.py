@@ -12,7 +12,9 @@ from seatrial.record import find_run, latest, read_record, seal
 
 @click.command("judge", short_help="judge a run again, offline")
 @click.argument("run", default="last")
-@click.option("--json", "as_json", is_flag=True, help="print the new record's verdicts and evidence as one JSON document")
+@click.option(
+    "--json", "as_json", is_flag=True, help="print the new record's verdicts and evidence as one JSON document"
+)
 def command(run: str, as_json: bool) -> int:
     """Judge RUN again from its events, and seal a new record that cites the older one.
 

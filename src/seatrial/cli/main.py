@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import seatrial
-from seatrial.errors import EXIT_INTERNAL, EXIT_INPUT, SeatrialError
+from seatrial.errors import EXIT_INPUT, EXIT_INTERNAL, SeatrialError
 
 COMMANDS = {
     "run": "run a trial and seal its record",

@@ -25,7 +25,9 @@ def console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, width=None if terminal else PLAIN_WIDTH, highlight=False, emoji=False, soft_wrap=False)
+    return Console(
+        stderr=stderr, width=None if terminal else PLAIN_WIDTH, highlight=False, emoji=False, soft_wrap=False
+    )
 
 
 def verdicts(record: dict[str, Any]) -> None:
@@ -40,7 +42,9 @@ def verdicts(record: dict[str, Any]) -> None:
     for verdict in record["verdicts"]:
         reason = f"{verdict['reason']}: " if verdict["verdict"] == "not-established" and verdict["reason"] else ""
         name = str(verdict["verdict"])
-        table.add_row(Text(f"  {verdict['claim']}"), Text(name, style=STYLE.get(name, "")), Text(f"{reason}{verdict['seen']}"))
+        table.add_row(
+            Text(f"  {verdict['claim']}"), Text(name, style=STYLE.get(name, "")), Text(f"{reason}{verdict['seen']}")
+        )
     with out.capture() as captured:
         out.print(table)
     click.echo("\n" + "\n".join(line.rstrip() for line in captured.get().splitlines()))
@@ -61,7 +65,9 @@ def unclaimed(record: dict[str, Any]) -> list[str]:
     lines = [f"not claimed   {', '.join(kinds)}"] if kinds else []
     seen = record["evidence"].get("performance", {}).get("performance.tokens_per_second", {})
     if "performance" in kinds and seen.get("state") == "value":
-        lines.append(f"{'':<14}{rate(seen['value']['tokens_per_second'])} tokens/s was seen; nothing was claimed about its path or value")
+        lines.append(
+            f"{'':<14}{rate(seen['value']['tokens_per_second'])} tokens/s was seen; nothing was claimed about its path or value"
+        )
     return lines
 
 
@@ -91,6 +97,9 @@ def near(path: Path) -> str:
 
 def document(record: dict[str, Any], digest: str) -> None:
     """The record's claims and evidence as one JSON document on stdout."""
-    shown = {"record": digest, **{k: record[k] for k in ("run", "trial", "verdicts", "evidence", "ended_early", "exit_code")}}
+    shown = {
+        "record": digest,
+        **{k: record[k] for k in ("run", "trial", "verdicts", "evidence", "ended_early", "exit_code")},
+    }
     json.dump(shown, sys.stdout, ensure_ascii=False, indent=2)
     sys.stdout.write(os.linesep)

@@ -23,7 +23,11 @@ class Progress:
 
         self._trial, self._said, self._quiet = trial, said, quiet
         self._console = output.console()
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True) if self._console.is_terminal and not quiet else None
+        self._live = (
+            Live(console=self._console, refresh_per_second=8, transient=True)
+            if self._console.is_terminal and not quiet
+            else None
+        )
         self._scores: dict[str, dict[str, list[Any]]] = {}
         self._steps: dict[int, list[dict[str, Any]]] = {}
         self._done: set[str] = set()
@@ -34,7 +38,9 @@ class Progress:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._live:
             self._live.stop()
         if kind is None:
@@ -46,7 +52,11 @@ class Progress:
             return
         workers = self._trial.scaling.num_workers
         device = "cuda, nccl" if self._trial.scaling.gpus_per_worker else "cpu, gloo"
-        self._console.print(f"seatrial {__version__} · {self._trial.slug} · {workers} worker{'s' * (workers != 1)} on this machine ({device})", highlight=False, markup=False)
+        self._console.print(
+            f"seatrial {__version__} · {self._trial.slug} · {workers} worker{'s' * (workers != 1)} on this machine ({device})",
+            highlight=False,
+            markup=False,
+        )
         if self._said:
             self._console.print(self._said, style="dim", highlight=False, markup=False)
         self._console.print()
@@ -63,7 +73,14 @@ class Progress:
             self._finish("training", self._training_line())
             self._current("reload", "new processes load the last checkpoint")
         elif kind == "interrupted":
-            self._plain("stopping          " + ("waiting for the record to be sealed; again to end at once" if event["times"] == 1 else "ending at once"))
+            self._plain(
+                "stopping          "
+                + (
+                    "waiting for the record to be sealed; again to end at once"
+                    if event["times"] == 1
+                    else "ending at once"
+                )
+            )
         elif kind == "timed_out":
             self._plain(f"no progress       within {event.get('limit')} = {event.get('seconds'):g} s")
 

@@ -36,7 +36,10 @@ def command(trial_file: Path | None, as_json: bool) -> int:
         output.verdicts(outcome.content)
         output.paths(outcome.record, outcome.digest, reports)
         if outcome.leftover:
-            click.echo(f"seatrial: ended {len(outcome.leftover)} processes that were left: {'; '.join(outcome.leftover)}", err=True)
+            click.echo(
+                f"seatrial: ended {len(outcome.leftover)} processes that were left: {'; '.join(outcome.leftover)}",
+                err=True,
+            )
     return int(outcome.content["exit_code"])
 
 

@@ -19,7 +19,9 @@ def command(run: str, as_json: bool, exit_code: bool) -> int:
     if as_json:
         output.document(record, digest)
     else:
-        click.echo(f"{record['run']} · sealed {record['sealed'][:19].replace('T', ' ')} UTC · seatrial {record['seatrial']}")
+        click.echo(
+            f"{record['run']} · sealed {record['sealed'][:19].replace('T', ' ')} UTC · seatrial {record['seatrial']}"
+        )
         output.verdicts(record)
         output.paths(path, digest, [p for p in [path.parent / "report.html"] if p.is_file()])
     return int(record["exit_code"]) if exit_code else 0

@@ -11,8 +11,15 @@ _ECHOES = ("Connection closed by peer", "Connection reset by peer", "Broken pipe
 def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -> str:
     """One line: the rank that ended without a word, else the first error that is no echo of another's, else Ray's."""
     streams = [read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name) for rank in range(ranks)]
-    spoken = [(stream, event, time) for stream in streams for event, time in zip(stream.events, stream.times, strict=True) if isinstance(event, ProcessFailed)]
-    own = sorted((time, stream.path, event) for stream, event, time in spoken if not any(echo in event.error for echo in _ECHOES))
+    spoken = [
+        (stream, event, time)
+        for stream in streams
+        for event, time in zip(stream.events, stream.times, strict=True)
+        if isinstance(event, ProcessFailed)
+    ]
+    own = sorted(
+        (time, stream.path, event) for stream, event, time in spoken if not any(echo in event.error for echo in _ECHOES)
+    )
     if own:
         _, name, event = own[0]
         return f"{name}.jsonl: {event.error} (during {event.during})"

@@ -27,7 +27,9 @@ def layers(layout: Layout, settings: dict[str, Any]) -> Iterator[Environment]:
 def package_digest() -> str:
     """One digest over every file of the installed package that is code."""
     root = Path(seatrial.__file__).parent
-    return digest({p.relative_to(root).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*.py"))})
+    return digest(
+        {p.relative_to(root).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*.py"))}
+    )
 
 
 def _working_tree(layout: Layout, repository: str) -> dict[str, Any]:
@@ -46,7 +48,9 @@ def _working_tree(layout: Layout, repository: str) -> dict[str, Any]:
 def _git(*arguments: str) -> str:
     """What git says about the working directory; empty without git, a repository or a commit."""
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, errors="backslashreplace", timeout=20, check=False)
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, errors="backslashreplace", timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

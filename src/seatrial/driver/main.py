@@ -32,12 +32,18 @@ SESSION_PREFIX = "st-"
 def main(arguments: list[str] | None = None) -> int:
     """Reads the trial, runs it, seals it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.driver", description=__doc__)
-    parser.add_argument("--run-dir", type=Path, help="a run directory made by the launcher; default: a new one on storage.path")
-    parser.add_argument("--session-dir", type=Path, help="a short folder for Ray's session; default: a new one under /tmp")
+    parser.add_argument(
+        "--run-dir", type=Path, help="a run directory made by the launcher; default: a new one on storage.path"
+    )
+    parser.add_argument(
+        "--session-dir", type=Path, help="a short folder for Ray's session; default: a new one under /tmp"
+    )
     given = parser.parse_args(arguments)
     trial = Trial.model_validate_json(sys.stdin.buffer.read())
     try:
-        layout = Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())
+        layout = (
+            Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())
+        )
     except SeatrialError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         return error.exit_code
@@ -82,7 +88,7 @@ class Driver:
         try:
             status = "failed"
             for phase, role in (("train", "rank"), ("reload", "reload")):
-                events.write(PhaseStarted(phase=phase, attempt=1))  # type: ignore[arg-type]
+                events.write(PhaseStarted(phase=phase, attempt=1))
                 ended, cause = "finished", ""
                 try:
                     if session is None:
@@ -96,7 +102,7 @@ class Driver:
                     ended, cause = "timed-out", str(error)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
                     ended, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
-                events.write(PhaseEnded(phase=phase, attempt=1, status=ended, cause=cause))  # type: ignore[arg-type]
+                events.write(PhaseEnded(phase=phase, attempt=1, status=ended, cause=cause))
                 status = ended if phase == "train" else status
                 if ended != "finished":
                     print(f"seatrial: {phase} {ended}: {cause}", file=sys.stderr)
@@ -107,12 +113,15 @@ class Driver:
                 self._close_session(session)
 
     def _open_session(self, events: Writer) -> Any:
+        import ray
         from seatrial.driver.ray_session import RaySession
 
-        import ray
-
         session = RaySession(self.trial, self.layout, self.temporary)
-        events.write(Environment(layer="ray", content={"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}))
+        events.write(
+            Environment(
+                layer="ray", content={"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
+            )
+        )
         session.start_probes()
         return session
 

@@ -10,8 +10,8 @@ from seatrial.canon import canonical, digest, plain, sha256, utc
 from seatrial.errors import InputError
 from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Planned, Roster, StorageCanary
-from seatrial.plan import plan
 from seatrial.events.storage import problem_with
+from seatrial.plan import plan
 from seatrial.trial import Trial
 
 RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can still hold the record
@@ -64,7 +64,7 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
     events.write(Planned(facts=facts))
     for phase, role in (("train", "rank"), ("reload", "reload")):
         files = [layout.relative(layout.process(1, f"{role}-{rank}")) for rank in range(trial.scaling.num_workers)]
-        events.write(Roster(phase=phase, attempt=1, files=files))  # type: ignore[arg-type]
+        events.write(Roster(phase=phase, attempt=1, files=files))
     return events
 
 

@@ -47,9 +47,9 @@ class RaySession:
 
     def start_probes(self) -> None:
         """One actor without CPUs on each host; in the image's own interpreter, without the runtime environment."""
-        import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        import ray
         from seatrial.probe.host import HostProbe
 
         claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
@@ -76,8 +76,12 @@ class RaySession:
         TorchTrainer(
             _member,
             train_loop_config={"root": str(self._layout.root), "role": role},
-            torch_config=TorchConfig(backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(self._trial.workload.timeout.step) + 60),
-            scaling_config=ScalingConfig(num_workers=scaling.num_workers, use_gpu=gpu, resources_per_worker={"GPU" if gpu else "CPU": 1}),
+            torch_config=TorchConfig(
+                backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(self._trial.workload.timeout.step) + 60
+            ),
+            scaling_config=ScalingConfig(
+                num_workers=scaling.num_workers, use_gpu=gpu, resources_per_worker={"GPU" if gpu else "CPU": 1}
+            ),
             run_config=RunConfig(
                 name=f"ray-{role}",
                 storage_path=str(self._layout.root),

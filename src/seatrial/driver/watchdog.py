@@ -35,7 +35,9 @@ class Limits:
 class Watchdog:
     """Follows the event files of one phase; calls `fire` once, from its thread, when a limit has passed."""
 
-    def __init__(self, layout: Layout, role: str, ranks: int, limits: Limits, events: Writer, fire: Callable[[str], None]):
+    def __init__(
+        self, layout: Layout, role: str, ranks: int, limits: Limits, events: Writer, fire: Callable[[str], None]
+    ):
         self._layout, self._role, self._limits, self._events, self._fire = layout, role, limits, events, fire
         self._files = [layout.process(1, f"{role}-{rank}") for rank in range(ranks)]
         self._stopping = threading.Event()
@@ -69,7 +71,11 @@ class Watchdog:
         steps = [e.step if (e := s.last(Step)) else 0 for s in streams]
         last = [len(s.events) for s in streams]
         behind = [rank for rank, count in enumerate(last) if count < max(last, default=0)] or list(range(len(streams)))
-        self._events.write(TimedOut(limit=f"workload.timeout.{limit}", seconds=allowed, last_step=min(steps, default=0), waiting_for=behind))
+        self._events.write(
+            TimedOut(
+                limit=f"workload.timeout.{limit}", seconds=allowed, last_step=min(steps, default=0), waiting_for=behind
+            )
+        )
         ask_for_stacks(streams)
         what = "no first step" if limit == "start" else f"no progress after step {min(steps, default=0)}"
         who = f"rank {behind[0]} is behind" if len(behind) == 1 and len(streams) > 1 else "no rank moves"
@@ -96,6 +102,8 @@ def _size(path: Path) -> int:
 
 def _has_stepped(path: Path) -> bool:
     try:
-        return any(parse(line).get("event") == "step" for line in path.read_bytes().splitlines() if b'"event":"step"' in line)
+        return any(
+            parse(line).get("event") == "step" for line in path.read_bytes().splitlines() if b'"event":"step"' in line
+        )
     except (OSError, ValueError):
         return False

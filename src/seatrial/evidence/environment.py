@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from seatrial.canon import digest, plain
+from seatrial.events.schema import Environment
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
-from seatrial.events.schema import Environment
 
 
 def facts(run: Run) -> dict[str, Fact]:

@@ -6,8 +6,6 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import Any
 
-from seatrial.evidence.facts import Fact, unknown
-from seatrial.evidence.gather import Run
 from seatrial.events.schema import (
     CheckpointRemoved,
     DataAudited,
@@ -21,6 +19,8 @@ from seatrial.events.schema import (
     Step,
     StorageCanary,
 )
+from seatrial.evidence.facts import Fact, unknown
+from seatrial.evidence.gather import Run
 from seatrial.plan.order import chain, step_digest
 from seatrial.plan.schedule import learning_rate
 
@@ -145,7 +145,7 @@ def _data(run: Run) -> Fact:
     audit = next((e for s in run.reloads if (e := s.last(DataAudited))), None)
     if audit is None:
         return unknown(name, "no process recomputed the planned data", "reload")
-    manifests = {e.manifest for s in run.ranks if (e := s.last(DataOpened))}
+    manifests = {opened.manifest for s in run.ranks if (opened := s.last(DataOpened))}
     if manifests != {audit.manifest}:
         return Fact(
             name,

@@ -115,9 +115,17 @@ def _completed(_: dict[str, Any], look: Look) -> Answer:
         return REFUTED, "updates", f"{_count(len(still), 'parameter')} never changed, first {still[0]}"
     updates = look.value("execution.updates")
     if not updates["min"] == updates["max"] == planned:
-        return REFUTED, "updates", f"{planned} steps planned and executed, the optimizer counts {_span(updates)} updates"
+        return (
+            REFUTED,
+            "updates",
+            f"{planned} steps planned and executed, the optimizer counts {_span(updates)} updates",
+        )
     if dead := list(look.value("execution.parameters_without_gradient")):
-        return REFUTED, "updates", f"{len(dead)} of {updates['tensors']} parameters never received a gradient, first {dead[0]}"
+        return (
+            REFUTED,
+            "updates",
+            f"{len(dead)} of {updates['tensors']} parameters never received a gradient, first {dead[0]}",
+        )
     data = look.value("execution.data_order")
     if data["matching"] != planned or data["steps"] != planned:
         return (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.evidence.series import thin
-from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
 
 Items = dict[int, tuple[float, int, int]]  # window -> nats, tokens, bytes
 

@@ -6,10 +6,10 @@ import math
 import statistics
 from typing import Any
 
+from seatrial.events.schema import CheckpointSaved, MemorySample, Step
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.evidence.series import quantile, thin
-from seatrial.events.schema import CheckpointSaved, MemorySample, Step
 
 
 def facts(run: Run) -> dict[str, Fact]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.events.schema import CheckpointSaved, Reloaded
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
-from seatrial.events.schema import CheckpointSaved, Reloaded
 
 
 def facts(run: Run) -> dict[str, Fact]:

@@ -55,19 +55,31 @@ def check(trial: Trial) -> Path:
             fix="leave `cluster` out, or set provider: local",
         )  # fmt: skip
     if "://" in trial.storage.path:
-        raise InputError(f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery")
+        raise InputError(
+            f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery"
+        )
     plan(trial)
     for name in ("train", "heldout"):
         path = getattr(trial.workload.data, name)
         if path and not Path(path).exists():
-            raise InputError(f"{path} does not exist", field=f"workload.data.{name}", expected="a text file or a folder of them")
+            raise InputError(
+                f"{path} does not exist", field=f"workload.data.{name}", expected="a text file or a folder of them"
+            )
     if (folder := trial.workload.model.path) and not (Path(folder) / "config.json").is_file():
-        raise InputError(f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model")
+        raise InputError(
+            f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model"
+        )
     if trial.scaling.gpus_per_worker and not Path("/dev/nvidia0").exists():
-        raise InputError("saw 1, this machine has no GPU", field="scaling.gpus_per_worker", expected="0 on this machine")
+        raise InputError(
+            "saw 1, this machine has no GPU", field="scaling.gpus_per_worker", expected="0 on this machine"
+        )
     missing = [name for name in ("torch", "ray", "transformers", "numpy") if importlib.util.find_spec(name) is None]
     if missing:
-        raise InputError(f"{', '.join(missing)} not installed", expected="the training extra on a machine that trains", fix="pip install 'seatrial[train]'")
+        raise InputError(
+            f"{', '.join(missing)} not installed",
+            expected="the training extra on a machine that trains",
+            fix="pip install 'seatrial[train]'",
+        )
     return Path(trial.storage.path).resolve()
 
 
@@ -97,7 +109,9 @@ def _driver(trial: Trial, layout: Layout, session: Path) -> Iterator[subprocess.
     command = [sys.executable, "-m", "seatrial.driver", "--run-dir", str(layout.root), "--session-dir", str(session)]
     environment = {**os.environ, RUN_VARIABLE: layout.root.name, "PYTHONUNBUFFERED": "1"}
     with (session / DRIVER_LOG).open("wb") as log:
-        driver = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True)
+        driver = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
     assert driver.stdin is not None
     with contextlib.suppress(BrokenPipeError), driver.stdin as pipe:  # a driver that died at once says why in its log
         pipe.write(json.dumps(trial.resolved()).encode())
@@ -138,7 +152,12 @@ def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
     """Seals what a driver left that ended without sealing. Raises SeatrialError if it left nothing to seal."""
     environment = trial.runtimeEnv.env_vars
     if not layout.claims.is_file():
-        said = Redactor(os.environ, environment).text((session / DRIVER_LOG).read_text(errors="replace")).strip().splitlines()
+        said = (
+            Redactor(os.environ, environment)
+            .text((session / DRIVER_LOG).read_text(errors="replace"))
+            .strip()
+            .splitlines()
+        )
         raise SeatrialError(f"the driver ended before it froze the claims: {said[-1] if said else 'it said nothing'}")
     try:
         collect_logs(layout, session, (environment,))
@@ -147,4 +166,6 @@ def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
     try:
         seal_run(layout)
     except OSError as error:
-        raise RunError(f"the record could not be written to {layout.root}: {error.strerror or error}; free space there, then `seatrial judge {layout.root}`") from error
+        raise RunError(
+            f"the record could not be written to {layout.root}: {error.strerror or error}; free space there, then `seatrial judge {layout.root}`"
+        ) from error

@@ -10,7 +10,11 @@ from typing import Any
 
 def describe() -> dict[str, Any]:
     """CPU, memory, kernel and GPUs. What cannot be read is left out, never guessed."""
-    found: dict[str, Any] = {"kernel": platform.release(), "machine": platform.machine(), "cpus": len(os.sched_getaffinity(0))}
+    found: dict[str, Any] = {
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+    }
     model = _field(Path("/proc/cpuinfo"), "model name")
     memory = _field(Path("/proc/meminfo"), "MemTotal")
     found |= {k: v for k, v in (("cpu", model), ("memory", memory)) if v}

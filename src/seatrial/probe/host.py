@@ -42,7 +42,9 @@ class HostProbe:
         self._thread.join()
         if self._problem:
             raise self._problem
-        self._events.write(Environment(layer="libraries", content={p: exact(s) for p, s in sorted(self._libraries.items())}))
+        self._events.write(
+            Environment(layer="libraries", content={p: exact(s) for p, s in sorted(self._libraries.items())})
+        )
         self._events.close()
 
     def _watch(self) -> None:
@@ -62,7 +64,11 @@ class HostProbe:
             if with_libraries:
                 self._libraries |= processes.libraries(pid)
         resident = sum(processes.status(p.pid).get("RssAnon", 0) for p in processes.of_run(self._run))
-        self._events.write(MemorySample(peaks_bytes={k: exact(v) for k, v in sorted(self._peaks.items())}, resident_bytes=exact(resident)))
+        self._events.write(
+            MemorySample(
+                peaks_bytes={k: exact(v) for k, v in sorted(self._peaks.items())}, resident_bytes=exact(resident)
+            )
+        )
 
     def _members(self) -> dict[str, int]:
         """Process name and pid of the training processes on this host, by the headers of their event files."""

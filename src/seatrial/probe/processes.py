@@ -59,7 +59,11 @@ def libraries(pid: int) -> dict[str, int]:
         text = (PROC / str(pid) / "maps").read_text()
     except OSError:
         return {}
-    paths = {line.split(None, 5)[5] for line in text.splitlines() if "/lib" in line and ".so" in line and len(line.split(None, 5)) == 6}
+    paths = {
+        line.split(None, 5)[5]
+        for line in text.splitlines()
+        if "/lib" in line and ".so" in line and len(line.split(None, 5)) == 6
+    }
     found: dict[str, int] = {}
     for path in paths:
         if Path(path).name.startswith("lib"):

@@ -10,11 +10,10 @@ from typing import Any
 import seatrial
 from seatrial.canon import canonical, file_digest, parse, plain, sha256, utc
 from seatrial.errors import EvidenceError
-from seatrial.evidence import exit_code, judge, read_evidence
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
+from seatrial.evidence import exit_code, judge, read_evidence
 from seatrial.record.schema import SCHEMA
-
 
 
 def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:

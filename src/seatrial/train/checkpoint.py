@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.state_dict import (
     get_model_state_dict,
     get_optimizer_state_dict,
     set_model_state_dict,
     set_optimizer_state_dict,
 )
+from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from seatrial.canon import canonical, file_digest, parse, sha256
 from seatrial.errors import RunError
@@ -43,11 +45,11 @@ def _as_tensor(value: Any) -> Tensor:
 def host_random() -> dict[str, Any]:
     """Python's and numpy's generators as JSON."""
     version, internal, gauss = random.getstate()
-    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     return {
         "python": [version, list(internal), gauss],
         "numpy": [kind, [int(k) for k in keys], position, has_gauss, cached],
-    }  # type: ignore[has-type]
+    }
 
 
 def set_host_random(state: dict[str, Any]) -> None:
@@ -90,7 +92,7 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
     step = int(progress["step"])
     folder = context.layout.checkpoints / f"step-{step:06d}-a{context.attempt}"
     state = collect(context, model, optimizer, progress)
-    dcp.save(state, checkpoint_id=folder)
+    dcp_save(state, checkpoint_id=folder)
     mine = [
         p
         for p in sorted(folder.iterdir())
@@ -156,14 +158,14 @@ def load(
     state = collect(context, model, optimizer, {})
     state["progress"] = torch.zeros(_progress_size(folder), dtype=torch.uint8)
     mine = state["rng"][str(context.rank)]
-    reader = dcp.FileSystemReader(folder)
+    reader = FileSystemReader(folder)
     saved = reader.read_metadata().state_dict_metadata
     if host := saved.get(f"rng.{context.rank}.host"):
         mine["host"] = torch.zeros(host.size, dtype=torch.uint8)  # type: ignore[union-attr]
     missing = sorted(name for name in digests(state) if name not in saved)
     if missing:
         return {}, missing
-    dcp.load(state, storage_reader=reader)
+    dcp_load(state, storage_reader=reader)
     set_model_state_dict(model, state["model"])
     set_optimizer_state_dict(model, optimizer, state["optim"])
     torch.set_rng_state(mine["torch"])

@@ -32,5 +32,5 @@ def _torch(context: Context) -> dict[str, Any]:
     }  # fmt: skip
     if context.device.type == "cuda":
         content["gpu"] = torch.cuda.get_device_name(context.device)
-        content["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+        content["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
     return content

@@ -174,7 +174,7 @@ def forward_backward(context: Context, trainee: Trainee, step: int) -> tuple[flo
         inputs, targets = fetch(trainee.data, wanted)
         waited += time.monotonic() - began
         total = compute_loss(trainee.module, inputs.to(context.device), targets.to(context.device))
-        (total / plan.tokens_per_step).backward()
+        torch.autograd.backward(total / plan.tokens_per_step)
         nats += float(total.detach())
         samples += zip(wanted, (_digest(i, t) for i, t in zip(inputs, targets, strict=True)), strict=True)
     return nats / (len(samples) * work.sequence_length), samples, waited

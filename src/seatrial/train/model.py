@@ -83,7 +83,7 @@ def full_weights(config: Any, folder: Path | None, seed: int) -> nn.Module:
 
 def blocks(model: nn.Module) -> list[nn.Module]:
     """The repeated blocks: the children of the module list that holds most parameters. Raises RunError without one."""
-    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m)]
+    lists: list[nn.ModuleList] = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m)]
     if not lists:
         raise RunError("the model has no module list of blocks to shard by")
     return list(max(lists, key=lambda m: sum(p.numel() for p in m.parameters())))

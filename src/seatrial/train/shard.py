@@ -29,7 +29,7 @@ def shard(model: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, plan: Pla
     for block in blocks:
         fully_shard(block, mesh=used, mp_policy=policy, reshard_after_forward=plan.reshard_after_forward)
     root = fully_shard(model, mesh=used, mp_policy=policy, reshard_after_forward=plan.reshard_after_forward)
-    for module in root.modules():
+    for module in model.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)

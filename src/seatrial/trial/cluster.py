@@ -19,7 +19,7 @@ class Head(Section):
 class WorkerGroup(Section):
     """Hosts of one instance type."""
 
-    instanceType: str  # noqa: N815 - Kubernetes style, as in the file
+    instanceType: str
     replicas: int = Field(1, ge=1)
 
 
@@ -27,10 +27,10 @@ class Cluster(Section):
     """Absent in a trial means: this machine."""
 
     provider: Literal["eks", "kubernetes", "ray", "local"] = "local"
-    kuberayVersion: str | None = None  # noqa: N815
+    kuberayVersion: str | None = None
     namespace: str | None = None
     head: Head | None = None
-    workerGroups: tuple[WorkerGroup, ...] = ()  # noqa: N815
+    workerGroups: tuple[WorkerGroup, ...] = ()
 
 
 class RuntimeEnv(Section):

@@ -25,12 +25,12 @@ class Metadata(Section):
 class Trial(Section):
     """A whole trial. Sections have digests of their own, so that each can have its own owner."""
 
-    apiVersion: Literal["seatrial.io/v1alpha1"] = API_VERSION  # noqa: N815
+    apiVersion: Literal["seatrial.io/v1alpha1"] = API_VERSION
     kind: Literal["Trial"] = "Trial"
     metadata: Metadata
     image: str | None = None
     cluster: Cluster = Cluster()
-    runtimeEnv: RuntimeEnv = RuntimeEnv()  # noqa: N815
+    runtimeEnv: RuntimeEnv = RuntimeEnv()
     storage: Storage = Storage()
     scaling: Scaling = Scaling()
     workload: Workload
