@@ -123,7 +123,7 @@ def test_batches_and_tokens():
     [(5, (5, 10, 15, 20)), (8, (8, 16, 20)), (19, (19, 20)), (20, (20,)), (50, (20,)), (1, tuple(range(1, 21)))],
 )
 def test_a_checkpoint_follows_the_last_step_and_the_roll_is_called_there(every, saves):
-    made = plan(tiny(checkpoint={"every": every}))
+    made = plan(tiny(steps=20, checkpoint={"every": every}))
     assert made.checkpoints == saves
     assert made.gradient_roll_calls == tuple(sorted({1, *saves}))
     assert made.roll_calls == len(saves) + 2  # start, each checkpoint, end
@@ -173,5 +173,5 @@ def test_the_plan_is_written_as_facts_with_its_tolerances():
 )
 def test_numbers_that_do_not_go_together(workload, line):
     with pytest.raises(InputError) as error:
-        plan(tiny(**workload))
+        plan(tiny(**{"steps": 20, **workload}))
     assert str(error.value) == line

@@ -18,13 +18,14 @@ from seatrial.driver import code
 from seatrial.driver.blame import why_it_failed
 from seatrial.driver.finish import collect_logs, end_leftovers, seal_run
 from seatrial.driver.prepare import freeze, new_run
-from seatrial.driver.watchdog import Limits, Watchdog
-from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted, SeatrialError, TimedOut
-from seatrial.events import Layout, Writer
-from seatrial.events.schema import Environment, Leftover, PhaseEnded, PhaseStarted
+from seatrial.driver.watchdog import Watchdog
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted, RunError, SeatrialError, TimedOut
+from seatrial.events import Layout
+from seatrial.events.schema import Closed, Environment, Event, Leftover, PhaseEnded, PhaseStarted
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
 
+POLL_S = 0.25
 # Short and under /tmp: Ray's socket paths in it are limited to 107 bytes.
 SESSION_PREFIX = "st-"
 
@@ -59,96 +60,94 @@ class Driver:
 
     def __init__(self, trial: Trial, layout: Layout, temporary: Path):
         self.trial, self.layout, self.temporary = trial, layout, temporary
-        self._expired = ""
+        self._asked_to_stop = False
 
     def run(self) -> int:
-        """Carries out everything; whatever happens in between, what was seen is sealed."""
-        signal.signal(signal.SIGTERM, self._interrupted)
-        signal.signal(signal.SIGUSR1, self._timed_out)
-        events = freeze(self.trial, self.layout)
-        status = "failed"
+        """Carries out everything; whatever happens in between, what was seen is sealed. Returns the exit code."""
+        signal.signal(signal.SIGTERM, self._stop)
+        self.events = freeze(self.trial, self.layout)
         try:
             for layer in code.layers(self.layout, _settings(self.trial)):
-                events.write(layer)
-            status = self._phases(events)
+                self._note(layer)
+            self._phases()
         finally:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the seal is near; nothing may come between
-            left = end_leftovers(self.layout.root.name, str(self.temporary))
-            if left:
-                events.write(Leftover(processes=left))
+            if left := end_leftovers(self.layout.root.name, str(self.temporary)):
+                self._note(Leftover(processes=left))
             collect_logs(self.layout, self.temporary, (self.trial.runtimeEnv.env_vars,))
-            self._close(events)
+            self._note(Closed())
+            self.events.abandon()
             path, record = seal_run(self.layout)
             print(f"seatrial: sealed {path}")
-        return EXIT_OK if status == "finished" and not record["ended_early"] else EXIT_ENDED_EARLY
+        return EXIT_ENDED_EARLY if record["ended_early"] else EXIT_OK
 
-    def _phases(self, events: Writer) -> str:
-        """Trains, then reloads in new processes. Returns how the training ended."""
+    def _phases(self) -> None:
+        """Trains, then reloads in new processes; stops at the first phase that does not finish."""
         session: Any = None
         try:
-            status = "failed"
             for phase, role in (("train", "rank"), ("reload", "reload")):
-                events.write(PhaseStarted(phase=phase, attempt=1))
-                ended, cause = "finished", ""
+                self._note(PhaseStarted(phase=phase, attempt=1))
+                status, cause = "finished", ""
                 try:
-                    if session is None:
-                        session = self._open_session(events)
-                    limits = Limits.of(self.trial.workload.timeout)
-                    with Watchdog(self.layout, role, self.trial.scaling.num_workers, limits, events, self._expire):
-                        session.run_group(role)
+                    session = session or self._open_session()
+                    self._follow(session.start_group(role), role)
                 except Interrupted as error:
-                    ended, cause = "interrupted", str(error)
+                    status, cause = "interrupted", str(error)
                 except TimedOut as error:
-                    ended, cause = "timed-out", str(error)
+                    status, cause = "timed-out", str(error)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
-                    ended, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
-                events.write(PhaseEnded(phase=phase, attempt=1, status=ended, cause=cause))
-                status = ended if phase == "train" else status
-                if ended != "finished":
-                    print(f"seatrial: {phase} {ended}: {cause}", file=sys.stderr)
+                    status, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
+                self._note(PhaseEnded(phase=phase, attempt=1, status=status, cause=cause))
+                if status != "finished":
+                    print(f"seatrial: {phase} {status}: {cause}", file=sys.stderr)
                     break
-            return status
         finally:
             if session is not None:
                 self._close_session(session)
 
-    def _open_session(self, events: Writer) -> Any:
+    def _follow(self, group: Any, role: str) -> None:
+        """Waits for a group of workers. Raises what it failed with, TimedOut or Interrupted."""
+        watchdog = Watchdog(self.layout, role, self.trial.scaling.num_workers, self.trial.workload.timeout)
+        try:
+            while not group.ended(within=POLL_S):
+                if self._asked_to_stop:
+                    raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
+                if expired := watchdog.check():
+                    self._note(expired)
+                    raise TimedOut(watchdog.explain(expired))
+        except RunError:
+            group.kill()
+            raise
+
+    def _open_session(self) -> Any:
         import ray
+
         from seatrial.driver.ray_session import RaySession
 
         session = RaySession(self.trial, self.layout, self.temporary)
-        events.write(
-            Environment(
-                layer="ray", content={"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
-            )
-        )
+        signal.signal(signal.SIGTERM, self._stop)  # ray.init puts its own in place, which exits at once
+        seen = {"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
+        self._note(Environment(layer="ray", content=seen))
         session.start_probes()
         return session
 
-    def _close_session(self, session: Any) -> None:
+    @staticmethod
+    def _close_session(session: Any) -> None:
         try:
             session.stop_probes()
         except Exception as error:  # a probe that failed leaves its file unclosed, which the evidence says
             print(f"seatrial: a probe ended badly: {error}", file=sys.stderr)
         session.close()
 
-    @staticmethod
-    def _close(events: Writer) -> None:
+    def _note(self, event: Event) -> None:
+        """Writes an event of the driver; on a full storage, with the space kept back for the seal."""
         try:
-            events.close()
-        except OSError as error:  # a full storage: the missing line is itself evidence
-            print(f"seatrial: the driver's events could not be closed: {error}", file=sys.stderr)
+            self.events.write(event)
+        except OSError:
+            self.layout.reserve.unlink(missing_ok=True)
+            self.events.write(event)
 
-    def _expire(self, why: str) -> None:
-        """Called from the watchdog's thread: the main thread, inside Ray, is told by a signal."""
-        self._expired = why
-        os.kill(os.getpid(), signal.SIGUSR1)
-
-    def _timed_out(self, _: int, __: FrameType | None) -> None:
-        raise TimedOut(self._expired)
-
-    def _interrupted(self, _: int, __: FrameType | None) -> None:
-        raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
+    def _stop(self, _: int, __: FrameType | None) -> None:
+        self._asked_to_stop = True
 
 
 def _settings(trial: Trial) -> dict[str, Any]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,8 @@ import seatrial
 from seatrial.canon import file_digest
 from seatrial.driver.watchdog import STACKS
 from seatrial.events import Layout
+from seatrial.probe import processes
+from seatrial.probe.host import HostProbe
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
 
@@ -26,13 +33,49 @@ DEFAULTS = {
 OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object store
 
 
+class Group:
+    """A group of workers at work. Ray is waited for in a thread: an exception raised by a signal handler inside `ray.get`
+    is swallowed, and the wait goes on."""
+
+    def __init__(self, fit: Callable[[], None], run: str, session: str):
+        self._fit, self._run, self._session = fit, run, session
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._wait, name="ray-train", daemon=True)
+        self._thread.start()
+
+    def _wait(self) -> None:
+        try:
+            self._fit()
+        except BaseException as error:
+            self._error = error
+
+    def ended(self, within: float) -> bool:
+        """Whether the group has ended, after at most so many seconds. Raises what it ended with."""
+        self._thread.join(within)
+        if self._thread.is_alive():
+            return False
+        if self._error:
+            raise self._error
+        return True
+
+    def kill(self, patience: float = 20.0) -> None:
+        """Ends the group's processes on this machine, all but the probes, until Ray Train gives up."""
+        deadline = time.monotonic() + patience
+        while self._thread.is_alive() and time.monotonic() < deadline:
+            for process in processes.of_run(self._run, self._session):
+                if process.command.startswith("ray::") and HostProbe.__name__ not in process.command:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, signal.SIGKILL)
+            self._thread.join(0.5)
+
+
 class RaySession:
     """A private Ray on this machine, its session under `temporary`, with one probe a host."""
 
     def __init__(self, trial: Trial, layout: Layout, temporary: Path):
         for name, value in DEFAULTS.items():
             os.environ.setdefault(name, value)
-        self._trial, self._layout = trial, layout
+        self._trial, self._layout, self._temporary = trial, layout, temporary
         self._probes: list[Any] = []
         import ray
 
@@ -50,7 +93,6 @@ class RaySession:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         import ray
-        from seatrial.probe.host import HostProbe
 
         claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
         for node in ray.nodes():
@@ -67,8 +109,11 @@ class RaySession:
         probes, self._probes = self._probes, []
         ray.get([probe.stop.remote() for probe in probes], timeout=30)
 
-    def run_group(self, role: str) -> None:
-        """Trains (`rank`) or reloads (`reload`) with a new group of worker processes. Raises Ray Train's error."""
+    def start_group(self, role: str) -> Group:
+        """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
+        return Group(lambda: self._fit(role), self._layout.root.name, str(self._temporary))
+
+    def _fit(self, role: str) -> None:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchConfig, TorchTrainer
 

@@ -4,82 +4,52 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.canon import parse
-from seatrial.events import Layout, Stream, Writer, read
+from seatrial.events import Layout, Stream, read
 from seatrial.events.schema import Step, TimedOut
 from seatrial.events.writer import host_identity
 from seatrial.trial.workload import Timeout
 
-POLL_S = 0.5
 STACKS = signal.SIGUSR2  # members write their stacks when they get it
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Seconds until the first step, and without progress after it. A reload has only the first."""
-
-    start: float
-    step: float
-
-    @classmethod
-    def of(cls, timeout: Timeout) -> Limits:
-        return cls(timeout.start, timeout.step)
-
-
 class Watchdog:
-    """Follows the event files of one phase; calls `fire` once, from its thread, when a limit has passed."""
+    """Follows the event files of one phase by their sizes."""
 
-    def __init__(
-        self, layout: Layout, role: str, ranks: int, limits: Limits, events: Writer, fire: Callable[[str], None]
-    ):
-        self._layout, self._role, self._limits, self._events, self._fire = layout, role, limits, events, fire
+    def __init__(self, layout: Layout, role: str, ranks: int, limits: Timeout):
+        self._run, self._role, self._limits = layout.root.name, role, limits
         self._files = [layout.process(1, f"{role}-{rank}") for rank in range(ranks)]
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._began = self._changed = time.monotonic()
+        self._sizes: list[int] = []
+        self._stepping = False
 
-    def __enter__(self) -> Watchdog:
-        self._thread.start()
-        return self
+    def check(self) -> TimedOut | None:
+        """What has expired, if something has: no first step within `start`, or no progress within `step`."""
+        now, sizes = time.monotonic(), [_size(f) for f in self._files]
+        if sizes != self._sizes:
+            self._sizes, self._changed = sizes, now
+            self._stepping = self._stepping or (self._role == "rank" and all(_has_stepped(f) for f in self._files))
+        name, since = ("step", self._changed) if self._stepping else ("start", self._began)
+        allowed = float(getattr(self._limits, name))
+        return self._expire(name, allowed) if now - since > allowed else None
 
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        began = changed = time.monotonic()
-        sizes: list[int] = []
-        stepping = False
-        while not self._stopping.wait(POLL_S):
-            now, seen = time.monotonic(), [_size(f) for f in self._files]
-            if seen != sizes:
-                sizes, changed = seen, now
-                stepping = stepping or (self._role == "rank" and all(_has_stepped(f) for f in self._files))
-            limit = "step" if stepping else "start"
-            allowed = self._limits.step if stepping else self._limits.start
-            if now - (changed if stepping else began) > allowed:
-                self._expire(limit, allowed)
-                return
-
-    def _expire(self, limit: str, allowed: float) -> None:
-        streams = [read(f, f.name, self._layout.root.name) for f in self._files]
+    def _expire(self, name: str, allowed: float) -> TimedOut:
+        streams = [read(f, f.name, self._run) for f in self._files]
         steps = [e.step if (e := s.last(Step)) else 0 for s in streams]
-        last = [len(s.events) for s in streams]
-        behind = [rank for rank, count in enumerate(last) if count < max(last, default=0)] or list(range(len(streams)))
-        self._events.write(
-            TimedOut(
-                limit=f"workload.timeout.{limit}", seconds=allowed, last_step=min(steps, default=0), waiting_for=behind
-            )
-        )
+        said = [len(s.events) for s in streams]
+        behind = [rank for rank, count in enumerate(said) if count < max(said)] or list(range(len(streams)))
         ask_for_stacks(streams)
-        what = "no first step" if limit == "start" else f"no progress after step {min(steps, default=0)}"
-        who = f"rank {behind[0]} is behind" if len(behind) == 1 and len(streams) > 1 else "no rank moves"
-        self._fire(f"{what} within workload.timeout.{limit} = {allowed:g} s; {who}")
+        return TimedOut(limit=f"workload.timeout.{name}", seconds=allowed, last_step=min(steps), waiting_for=behind)
+
+    def explain(self, expired: TimedOut) -> str:
+        """One line for the record."""
+        what = f"no progress after step {expired.last_step}" if self._stepping else "no first step"
+        behind, ranks = expired.waiting_for, len(self._files)
+        who = f"rank {', '.join(map(str, behind[:8]))} behind" if len(behind) < ranks else "no rank moves"
+        return f"{what} within {expired.limit} = {expired.seconds:g} s; {who}; stacks are in logs/stack-*.txt"
 
 
 def ask_for_stacks(streams: list[Stream]) -> None:

@@ -22,6 +22,8 @@ _NOT_SECRET = re.compile(
     re.I,
 )
 
+_VERSION = re.compile(r"^\d+(\.\w+){1,5}(#[0-9a-f]{12})?$")  # of packages such as google-auth
+
 _SHAPES = re.compile(
     r"(?:AKIA|ASIA)[0-9A-Z]{16}"  # AWS access key id
     r"|\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
@@ -83,7 +85,7 @@ class Redactor:
 
 def _is_secret(name: str, value: str) -> bool:
     """Whether `value` under `name` is a secret; a number of tokens is a count."""
-    return is_secret_name(name) and not ("TOKENS" in name.upper() and _is_number(value))
+    return is_secret_name(name) and not ("TOKENS" in name.upper() and _is_number(value)) and not _VERSION.match(value)
 
 
 def _masked_assignment(match: re.Match[str]) -> str:

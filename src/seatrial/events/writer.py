@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import threading
@@ -11,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 import seatrial
-from seatrial.canon import canonical, plain, sha256, utc
+from seatrial.canon import canonical, exact, plain, sha256, utc
 from seatrial.events.redact import Redactor
 from seatrial.events.schema import Closed, Event, Opened
 
@@ -52,22 +53,20 @@ class Writer:
         """Appends one event."""
         body: dict[str, Any] = self._redactor.value(plain(event.model_dump(by_alias=True)))
         with self._lock:
-            line = (
-                canonical(
-                    {
-                        **body,
-                        "seq": self._sequence,
-                        "prev": self._previous,
-                        "utc": utc(),
-                        "mono": f"{time.monotonic_ns()}",
-                    }
-                )
-                + b"\n"
-            )
-            written = os.write(self._file, line)
-            if written != len(line):
-                raise OSError(28, f"only {written} of {len(line)} bytes could be written", str(self.path))
+            chained = {"seq": self._sequence, "prev": self._previous, "utc": utc(), "mono": exact(time.monotonic_ns())}
+            line = canonical({**body, **chained}) + b"\n"
+            self._append(line)
             self._sequence, self._previous = self._sequence + 1, sha256(line)
+
+    def _append(self, line: bytes) -> None:
+        """One whole line or nothing: what a full storage took of it is cut off again."""
+        size = os.fstat(self._file).st_size
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        except OSError:
+            os.ftruncate(self._file, size)
+            raise
 
     def close(self) -> None:
         """Writes `closed`: this process says that it has nothing more to say."""

@@ -44,7 +44,12 @@ def _layer(name: str, by_process: dict[str, Any]) -> Fact:
         "same_everywhere": same,
         "seen_by": sorted(by_process),
     }
-    return Fact(f"environment.{name}", value=value, witness="; ".join(sorted(by_process))[:200])
+    return Fact(f"environment.{name}", value=value, witness=_witness(by_process))
+
+
+def _witness(by_process: dict[str, Any]) -> str:
+    seen_by = sorted(by_process)
+    return seen_by[0] if len(seen_by) == 1 else f"{seen_by[0]} and {len(seen_by) - 1} more"
 
 
 def _image_asked(run: Run) -> Fact:

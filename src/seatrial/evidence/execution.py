@@ -49,7 +49,7 @@ def _status(run: Run) -> list[Fact]:
         Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial") if plan else unknown("execution.planned_steps", lost),
         Fact("execution.status", value={"status": ended.status, "cause": ended.cause}, witness="driver") if ended else unknown("execution.status", lost, "driver"),
         Fact("execution.attempts", value=len({s.header.attempt for s in run.ranks if s.header}), witness="event files"),
-        Fact("execution.roster", value=[_member(s.header, s.ended, s.path) for s in (*run.ranks, *run.reloads)], witness="event files"),
+        Fact("execution.roster", value=_roster(run), witness="event files"),
     ]  # fmt: skip
     if failures := run.failures():
         found.append(
@@ -73,11 +73,21 @@ def _status(run: Run) -> list[Fact]:
     return found
 
 
-def _member(header: Any, ended: str, path: str) -> dict[str, Any]:
-    shown = {"file": path, "ended": ended}
-    return shown | (
-        {k: getattr(header, k) for k in ("role", "rank", "host", "machine", "pid", "attempt")} if header else {}
-    )
+def _roster(run: Run) -> list[dict[str, Any]]:
+    """Every process that must have left a file, also those that did not, and the probes that did."""
+    members: list[dict[str, Any]] = []
+    for role, streams in (("rank", run.ranks), ("reload", run.reloads), ("probe", run.probes)):
+        for position, stream in enumerate(streams):
+            member = {
+                "role": role,
+                "rank": None if role == "probe" else position,
+                "file": stream.path,
+                "ended": stream.ended,
+            }
+            if header := stream.header:
+                member |= {"host": header.host, "machine": header.machine, "pid": header.pid, "attempt": header.attempt}
+            members.append(member)
+    return members
 
 
 def _executed(run: Run) -> Fact:
@@ -150,7 +160,8 @@ def _data(run: Run) -> Fact:
         return Fact(
             name,
             value={"steps": len(audit.steps), "matching": 0, "first_difference": 0},
-            witness="data manifests of ranks and reload differ",
+            witness="ranks, reload",
+            reason="the data manifests of ranks and reload differ",
         )
     samples: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for stream in run.ranks:

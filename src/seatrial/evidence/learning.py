@@ -121,19 +121,19 @@ def _difference(scores: dict[str, Items | Fact]) -> Fact:
 
 
 def _curve(run: Run) -> Fact:
-    """Mean train loss over ranks per step."""
+    """Mean train loss over ranks per step; null where a rank's was not finite."""
+    name = "learning.train_loss"
     by_step: dict[int, list[float]] = {}
-    text = ""
+    strange: dict[int, str] = {}
     for stream in run.ranks:
         for event in stream.all(Step):
             if isinstance(event.loss, NonFinite):
-                text = text or f"step {event.step}: {event.loss.text}"
+                strange.setdefault(event.step, event.loss.text)
             else:
                 by_step.setdefault(event.step, []).append(event.loss)
-    points: list[Any] = [[step, math.fsum(values) / len(values)] for step, values in sorted(by_step.items())]
-    reason = f"non-finite from {text}" if text else ""
-    return (
-        Fact("learning.train_loss", value=thin(points), unit="nats/token", witness="training ranks", reason=reason)
-        if points
-        else unknown("learning.train_loss", reason or "no step was taken", "ranks")
-    )
+    steps = sorted({*by_step, *strange})
+    if not steps:
+        return unknown(name, "no step was taken", "ranks")
+    points = [[n, None if n in strange else math.fsum(by_step[n]) / len(by_step[n])] for n in steps]
+    reason = f"{strange[min(strange)]} in {len(strange)} steps, first step {min(strange)}" if strange else ""
+    return Fact(name, value=thin(points), unit="nats/token", witness="training ranks", reason=reason)

@@ -11,7 +11,8 @@ def installed() -> dict[str, str]:
     found: dict[str, str] = {}
     for package in distributions():
         name = (package.metadata["Name"] or "").lower().replace("_", "-")
-        if name and name not in found:  # the first on sys.path is the one that imports
+        # The first on sys.path is the one that imports. seatrial has a layer of its own, by its files.
+        if name and name != "seatrial" and name not in found:
             record = package.read_text("RECORD")
             mark = "#" + hashlib.sha256(record.encode()).hexdigest()[:12] if record else ""
             found[name] = f"{package.version}{mark}"

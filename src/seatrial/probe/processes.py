@@ -23,8 +23,11 @@ class Process:
 
 
 def of_run(run: str, session: str = "") -> Iterator[Process]:
-    """Live processes that carry the run's id in their environment, or the run's Ray session in their command line."""
-    marker = f"{RUN_VARIABLE}={run}".encode()
+    """Live processes of a run: its id in their environment, or its Ray session in their command line or output.
+
+    One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
+    """
+    marker, place = f"{RUN_VARIABLE}={run}".encode(), session.encode()
     for folder in PROC.iterdir() if PROC.is_dir() else ():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -32,11 +35,18 @@ def of_run(run: str, session: str = "") -> Iterator[Process]:
             command = (folder / "cmdline").read_bytes()
             if not command:
                 continue  # a zombie holds nothing and cannot be ended
-            environment = (folder / "environ").read_bytes().split(b"\x00")
+            mine = marker in (folder / "environ").read_bytes().split(b"\x00") or (session and place in command)
+            if mine or (session and any(session in _target(folder / "fd" / n) for n in ("1", "2"))):
+                yield Process(int(folder.name), command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120])
         except OSError:
             continue  # gone meanwhile, or another user's
-        if marker in environment or (session and session.encode() in command):
-            yield Process(int(folder.name), command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120])
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except FileNotFoundError:
+        return ""
 
 
 def status(pid: int) -> dict[str, int]:

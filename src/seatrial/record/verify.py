@@ -86,6 +86,8 @@ def _reports(layout: Layout, result: Verification) -> None:
     """Reports can be written again; if their digests are kept, they are compared."""
     kept = layout.root / "report.sha256"
     if not kept.is_file():
+        loose = [p.name for p in sorted(layout.root.glob("report.*"))]
+        result.problems += [f"{name}: there is no report.sha256 to compare it with" for name in loose]
         return
     for line in kept.read_text(errors="replace").splitlines():
         digest, _, name = line.partition("  ")

@@ -60,7 +60,7 @@ class Bar:
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
     """About `count` round numbers (steps of 1, 2, 2.5 or 5) inside [low, high]; `[low]` where there is no room."""
     span = high - low
-    if not (0 < span < math.inf) or span / count < 1e-290:
+    if not 1e-290 < span / count < _LARGEST:
         return [low]
     magnitude = 10.0 ** math.floor(math.log10(span / count))
     step = next((m * magnitude for m in (1, 2, 2.5, 5, 10) if m * magnitude * count >= span * 0.999), 10 * magnitude)
@@ -98,6 +98,7 @@ def line_chart(
 ) -> str:
     """Lines over numbers. `key` is unique on the page; `from_zero` starts the y axis at 0."""
     usable = [_usable(line.points) for line in lines]
+    levels = [level for level in levels if abs(level.at) <= _LARGEST]
     drawn = [(x, y) for points in usable for x, y in points if y is not None]
     if not drawn:
         return _empty(key, title, description)
@@ -133,6 +134,7 @@ def histogram(
 ) -> str:
     """How often values fall into equal bins; `marks` are vertical lines."""
     known = [v for v in values if abs(v) <= _LARGEST]
+    marks = [mark for mark in marks if abs(mark.at) <= _LARGEST]
     if not known:
         return _empty(key, title, description)
     low, high = _domain([*known, *(m.at for m in marks)], widen=True)
@@ -328,10 +330,10 @@ def _empty(key: str, title: str, description: str) -> str:
 
 
 def _svg(key: str, title: str, description: str, height: int, parts: Sequence[str]) -> str:
-    title_id, description_id = f"{escape(key)}-t", f"{escape(key)}-d"
+    said = f'aria-labelledby="{escape(key)}-t" aria-describedby="{escape(key)}-d"'
     return (
-        f'<svg class="chart" role="img" viewBox="0 0 {WIDTH} {height}" aria-labelledby="{title_id} {description_id}">'
-        f'<title id="{title_id}">{escape(title)}</title><desc id="{description_id}">{escape(description)}</desc>'
+        f'<svg class="chart" role="img" viewBox="0 0 {WIDTH} {height}" {said}>'
+        f'<title id="{escape(key)}-t">{escape(title)}</title><desc id="{escape(key)}-d">{escape(description)}</desc>'
         f"{''.join(parts)}</svg>"
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from seatrial.evidence.series import thin
 from seatrial.report.charts import Bar, Level, Line, Point, SecondAxis, bar_chart, histogram, line_chart
 from seatrial.report.reading import clipped, mapping, number, seconds, sequence, size
 from seatrial.report.summary import transport
@@ -31,9 +32,9 @@ def figures_of(kind: str, account: Account) -> list[Figure]:
 
 
 def series(value: Any) -> list[tuple[float, float]]:
-    """The `[x, y]` of an array that are two numbers, in order of x."""
+    """The `[x, y]` of an array that are two numbers, in order of x, thinned to what a chart can show."""
     pairs = [(number(p[0]), number(p[1])) for p in sequence(value) if isinstance(p, list) and len(p) == 2]
-    return sorted((x, y) for x, y in pairs if x is not None and y is not None)
+    return thin(sorted((x, y) for x, y in pairs if x is not None and y is not None))
 
 
 def with_gaps(points: Sequence[tuple[float, float]]) -> list[Point]:

@@ -58,7 +58,7 @@ def code(text: str) -> str:
 def _verdicts(account: Account) -> str:
     if not account.verdicts:
         return ""
-    rows = [_row(verdict, account) for verdict in account.verdicts[:MAX_ROWS]]
+    rows = [_row(verdict, account) for verdict in account.shown[:MAX_ROWS]]
     more = len(account.verdicts) - len(rows)
     table = ["| Claim | Verdict | Asked | Seen |", "| --- | --- | --- | --- |", *rows]
     return "\n".join(table) + (f"\n\n{more} more in the record." if more > 0 else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "June", "July", "Aug", "Sept", "Oc
 def html(account: Account) -> str:
     """The page."""
     record = account.record
-    trial = mapping(record.get("trial"))
     page: dict[str, Any] = {
         "account": account,
         "name": trial_name(account),
@@ -42,8 +42,6 @@ def html(account: Account) -> str:
         "exit_line": summary.exit_line(account),
         "transport": summary.transport(account),
         "sections": sections_of(account),
-        "trial": account.layout.node({k: v for k, v in trial.items() if k != "claims"}),
-        "artifacts": account.layout.node(sequence(record.get("artifacts"))),
         "artifact_count": len(sequence(record.get("artifacts"))),
         "verify": verify_command(account),
         "meanings": VERDICTS,
@@ -61,7 +59,7 @@ def trial_name(account: Account) -> str:
 def verify_command(account: Account) -> str:
     """The command that compares the run with this record, safe to paste whatever the run is called."""
     run = account.record.get("run")
-    name = run if isinstance(run, str) and run and len(run) <= 200 and visible(run) == run else "RUN"
+    name = run if isinstance(run, str) and run.isprintable() and 0 < len(run) <= 120 and visible(run) == run else "RUN"
     target = name if account.file == "record.json" else f"{name}/{account.file}"
     return f"seatrial verify {shlex.quote(visible(target))} --expect {account.digest}"
 
@@ -76,6 +74,7 @@ def moment(value: Any) -> str:
         return text
 
 
+@cache
 def _environment() -> Environment:
     from jinja2 import Environment, FunctionLoader, StrictUndefined
 

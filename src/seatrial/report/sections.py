@@ -72,7 +72,7 @@ def _section(kind: str, account: Account) -> Section:
     return Section(
         kind=kind,
         intro=KINDS.get(kind, ""),
-        verdicts=tuple(v for v in account.verdicts if v.kind == kind),
+        verdicts=tuple(v for v in account.shown if v.kind == kind),
         figures=tuple(figures_of(kind, account)),
         matrix=matrix,
         groups=tuple(_groups(kind, rest)),

@@ -197,8 +197,8 @@ def banners(account: Account) -> list[tuple[str, str]]:
 
 
 def exit_line(account: Account) -> str:
-    """`exit code 1: a claim is refuted`; empty if the record has none."""
+    """`Exit code 1: a claim is refuted`; empty if the record has none, or is void."""
     code = account.record.get("exit_code")
-    if not isinstance(code, int) or isinstance(code, bool):
+    if account.record.get("void") or not isinstance(code, int) or isinstance(code, bool):
         return ""
     return f"Exit code {code}: {EXIT_CODES.get(code, 'no known meaning')}"

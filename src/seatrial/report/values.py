@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, ClassVar
 
-from seatrial.report.reading import clipped, compact, figure, is_digest, number, size, string, visible
+from seatrial.report.reading import clipped, compact, figure, is_digest, number, size, string
 
 MAX_ITEMS = 600
 MAX_COLUMNS = 10
 MAX_DEPTH = 5
 MAX_CELL = 240
-PAGE_CHARACTERS = 420_000  # markup about doubles it, and a page stays under a megabyte
+PAGE_CHARACTERS = 400_000  # of values; with all the rest a page stays under a megabyte
 # Numbers that name something: never grouped.
 NAMES = frozenset({"pid", "rank", "port", "seed", "step", "attempt", "from_step", "inode", "shard", "window"})
 FIRST_COLUMNS = ("role", "rank", "step", "path", "name", "host", "machine", "pid", "attempt", "ended")
@@ -109,20 +110,30 @@ class Layout:
     def scalar(self, value: Any, name: str = "", unit: str = "", limit: int | None = None) -> Scalar:
         """One value as one text, `name` being its key or column."""
         made = _scalar(value, name, unit, limit)
-        self.left -= len(made.text) + len(made.exact) + 48
+        self.take(made.text, made.exact)
         return made
+
+    def take(self, *texts: str, markup: int = 48) -> None:
+        """Takes texts and the markup around them off the page's account."""
+        self.left -= markup + sum(len(escape(text)) for text in texts)
+
+    def _key(self, name: str) -> str:
+        shown = clipped(name, 120) or "(empty)"
+        self.take(shown)
+        return shown
 
     def _object(self, value: dict[str, Any], unit: str, depth: int) -> Node:
         small = {k: v for k, v in value.items() if _is_small(v)}
         if len(small) == len(value) > 24:
             kept = list(small.items())[: self._room(len(small))]
             items = tuple(self.scalar(v, k, unit, MAX_CELL) for k, v in kept)
-            return Listing(items, tuple(_key(k) for k, _ in kept), len(value) - len(kept))
+            return Listing(items, tuple(self._key(k) for k, _ in kept), len(value) - len(kept))
         kept = list(value.items())[: self._room(len(value))]
         scalars = sorted(
-            ((_key(k), self.scalar(v, k, unit)) for k, v in kept if k in small), key=lambda p: p[1].kind == "digest"
+            ((self._key(k), self.scalar(v, k, unit)) for k, v in kept if k in small),
+            key=lambda p: p[1].kind == "digest",
         )
-        blocks = tuple((_key(k), self.node(v, unit, depth + 1)) for k, v in kept if k not in small)
+        blocks = tuple((self._key(k), self.node(v, unit, depth + 1)) for k, v in kept if k not in small)
         return Pairs(tuple(scalars), blocks, len(value) - len(kept))
 
     def _array(self, value: list[Any], unit: str, depth: int) -> Node:
@@ -135,7 +146,7 @@ class Layout:
         columns = _columns(value) if all(isinstance(v, dict) for v in value) else ()
         if columns:
             rows = tuple(tuple(self.scalar(row.get(c), c, unit, MAX_CELL) for c in columns) for row in kept)
-            return Table(tuple(_key(c) for c in columns), rows, cut)
+            return Table(tuple(self._key(c) for c in columns), rows, cut)
         return Items(tuple(self.node(v, unit, depth + 1) for v in kept[:50]), len(value) - len(kept[:50]))
 
     def _points(self, value: list[Any], room: int) -> Points:
@@ -187,10 +198,6 @@ def _columns(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     if not seen or len(seen) > MAX_COLUMNS:
         return ()
     return tuple(sorted(seen, key=lambda k: FIRST_COLUMNS.index(k) if k in FIRST_COLUMNS else len(FIRST_COLUMNS)))
-
-
-def _key(name: str) -> str:
-    return clipped(visible(name), 120) or "(empty)"
 
 
 def _count(value: Any) -> str:

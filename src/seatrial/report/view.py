@@ -9,10 +9,13 @@ from typing import Any
 from seatrial.report.leads import lead, says_all
 from seatrial.report.reading import clipped, mapping, number, sequence, string
 from seatrial.report.values import Items, Layout, Listing, Node, Pairs, Scalar, Table
-from seatrial.report.words import ASKED, REASONS, VERDICTS, title_of
+from seatrial.report.words import ASKED, KINDS, REASONS, VERDICTS, title_of
 
 STATES = ("value", "not-applicable", "unknown", "error")
-MAX_FACTS = 400  # of one kind; a run has some tens
+VERDICT_CHARACTERS = 120_000  # of the page; a verdict takes some 500
+LIST_CHARACTERS = 60_000  # of the page, for the trial and for the sealed files each
+FACT_MARKUP = 900
+HEADS = 250_000  # of the page, for facts whose values it has no room for any more
 _ANCHOR = re.compile(r"[a-z][a-z0-9_-]{0,40}(\.[A-Za-z0-9_-]{1,80}){1,6}")
 
 
@@ -97,8 +100,10 @@ class Account:
     file: str
     facts: dict[str, tuple[FactView, ...]]
     verdicts: tuple[VerdictView, ...]
+    shown: tuple[VerdictView, ...]  # as many of them as the page has room for
     left_out: dict[str, int]
-    layout: Layout
+    trial: Node
+    artifacts: Node
 
     def fact(self, name: str) -> FactView | None:
         """A fact by its id, if the record has it."""
@@ -116,13 +121,19 @@ def read_account(record: dict[str, Any], digest: str, file: str) -> Account:
     facts: dict[str, tuple[FactView, ...]] = {}
     left_out: dict[str, int] = {}
     taken: set[str] = set()
-    for kind, entries in sorted(mapping(record.get("evidence")).items())[:40]:
-        found = list(mapping(entries).items())
+    evidence = mapping(record.get("evidence"))
+    for kind in [k for k in KINDS if k in evidence] + sorted(k for k in evidence if k not in KINDS)[:40]:
+        found = list(mapping(evidence[kind]).items())
         name = clipped(kind, 60)
-        left_out[name] = max(0, len(found) - MAX_FACTS)
-        facts[name] = tuple(_fact(name, clipped(i, 200), raw, layout, taken) for i, raw in found[:MAX_FACTS])
+        facts[name] = tuple(
+            _fact(name, clipped(i, 200), raw, layout, taken) for i, raw in found if layout.left > -HEADS
+        )
+        left_out[name] = len(found) - len(facts[name])
     anchors = {fact.id: fact.anchor for views in facts.values() for fact in views}
-    return Account(record, digest, file, facts, _verdicts(record, anchors), left_out, layout)
+    verdicts = _verdicts(record, anchors)
+    trial = {k: v for k, v in mapping(record.get("trial")).items() if k != "claims"}
+    trial_node, artifacts = (Layout(LIST_CHARACTERS).node(v) for v in (trial, sequence(record.get("artifacts"))))
+    return Account(record, digest, file, facts, verdicts, _fitting(verdicts), left_out, trial_node, artifacts)
 
 
 def _fact(kind: str, name: str, raw: Any, layout: Layout, taken: set[str]) -> FactView:
@@ -140,6 +151,7 @@ def _fact(kind: str, name: str, raw: Any, layout: Layout, taken: set[str]) -> Fa
     layer = _layer(value) if state == "value" and kind == "environment" else None
     node = layout.node(mapping(value).get("content")) if layer else _node(name, value, unit, state, line, layout)
     asked = name in ASKED or witness == "trial"
+    layout.take(name, anchor, witness, reason, line, markup=FACT_MARKUP)
     return FactView(name, anchor, kind, title_of(name), state, value, unit, witness, reason, asked, line, node, layer)
 
 
@@ -180,11 +192,25 @@ def _layer(value: Any) -> Layer | None:
     )
 
 
+def _fitting(verdicts: tuple[VerdictView, ...]) -> tuple[VerdictView, ...]:
+    """The first verdicts, up to the page's room."""
+    room = Layout(VERDICT_CHARACTERS)
+    shown = []
+    for verdict in verdicts:
+        if room.left > 0:
+            shown.append(verdict)
+        links = "".join(link.name + link.anchor for link in verdict.links)
+        room.take(
+            verdict.claim, verdict.reason, verdict.asked, verdict.seen, links, markup=600 + 30 * len(verdict.links)
+        )
+    return tuple(shown)
+
+
 def _verdicts(record: dict[str, Any], anchors: dict[str, str]) -> tuple[VerdictView, ...]:
     """The verdicts in order, then each claim that has none: silence is shown."""
-    found = [mapping(v) for v in sequence(record.get("verdicts"))[:200]]
+    found = [mapping(v) for v in sequence(record.get("verdicts"))]
     judged = [string(v.get("claim"), 160) for v in found]
-    for claim in sequence(record.get("claims"))[:200]:
+    for claim in sequence(record.get("claims")):
         name = string(mapping(claim).get("claim"), 160)
         if name in judged:
             judged.remove(name)

@@ -14,7 +14,7 @@ REASONS = {
     "error": "a fact that it needs makes no sense",
     "contradiction": "witnesses disagree",
     "uncorroborated": "a second witness is missing",
-    "void": "the run was started with other claims",
+    "void": "nothing shows that the run was started with these claims",
     "unstable": "repetitions differ too much",
     "not-run": "nothing that could establish it was run",
     "synthetic-data": "random tokens support no learning claim",

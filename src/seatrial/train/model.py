@@ -86,7 +86,8 @@ def blocks(model: nn.Module) -> list[nn.Module]:
     lists: list[nn.ModuleList] = [m for m in model.modules() if isinstance(m, nn.ModuleList) and len(m)]
     if not lists:
         raise RunError("the model has no module list of blocks to shard by")
-    return list(max(lists, key=lambda m: sum(p.numel() for p in m.parameters())))
+    largest = max(lists, key=lambda m: sum(p.numel() for p in m.parameters()))
+    return list(largest)
 
 
 def materialise(model: nn.Module, trial: Trial, config: Any, folder: Path | None, device: torch.device) -> None:
