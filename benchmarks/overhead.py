@@ -202,7 +202,8 @@ def main() -> None:
     for arm in ARMS:
         ordered = sorted(seen[arm])
         print(
-            f"{arm:<9} median {ordered[len(ordered) // 2]:>9,.0f} tokens/s   min {ordered[0]:,.0f}   max {ordered[-1]:,.0f}"
+            f"{arm:<9} median {ordered[len(ordered) // 2]:>9,.0f} tokens/s"
+            f"   min {ordered[0]:,.0f}   max {ordered[-1]:,.0f}"
         )
     for arm in ("bare", "idle-ray"):
         middle, low, high = ratio(seen["seatrial"], seen[arm])

@@ -66,7 +66,8 @@ def unclaimed(record: dict[str, Any]) -> list[str]:
     seen = record["evidence"].get("performance", {}).get("performance.tokens_per_second", {})
     if "performance" in kinds and seen.get("state") == "value":
         lines.append(
-            f"{'':<14}{rate(seen['value']['tokens_per_second'])} tokens/s was seen; nothing was claimed about its path or value"
+            f"{'':<14}{rate(seen['value']['tokens_per_second'])} tokens/s was seen;"
+            " nothing was claimed about its path or value"
         )
     return lines
 

@@ -16,7 +16,7 @@ BAR = 26
 
 
 class Progress:
-    """Follows the events of a run. On a terminal the current line is rewritten in place; elsewhere each line is final."""
+    """Follows the events of a run. On a terminal the current line is rewritten in place."""
 
     def __init__(self, trial: Trial, said: str, quiet: bool):
         from rich.live import Live
@@ -53,7 +53,8 @@ class Progress:
         workers = self._trial.scaling.num_workers
         device = "cuda, nccl" if self._trial.scaling.gpus_per_worker else "cpu, gloo"
         self._console.print(
-            f"seatrial {__version__} · {self._trial.slug} · {workers} worker{'s' * (workers != 1)} on this machine ({device})",
+            f"seatrial {__version__} · {self._trial.slug} · {workers} worker{'s' * (workers != 1)} on this machine"
+            f" ({device})",
             highlight=False,
             markup=False,
         )

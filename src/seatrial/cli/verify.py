@@ -24,14 +24,27 @@ def command(run: str, deep: bool, expect: str, as_json: bool) -> int:
     path = find(run)
     result = verify(path, deep=deep, expect=expect)
     if as_json:
-        click.echo(json.dumps({"record": result.record, "intact": not result.problems, "files": result.files, "shards": result.shards,
-                               "deep": deep, "problems": result.problems, "notes": result.notes}, indent=2))  # fmt: skip
+        click.echo(
+            json.dumps(
+                {
+                    "record": result.record,
+                    "intact": not result.problems,
+                    "files": result.files,
+                    "shards": result.shards,
+                    "deep": deep,
+                    "problems": result.problems,
+                    "notes": result.notes,
+                },
+                indent=2,
+            )
+        )
     else:
         for problem in result.problems:
             click.echo(problem)
         for note in result.notes:
             click.echo(f"note: {note}")
-        compared = f"{result.files} files and {result.shards} checkpoint shards ({'digests' if deep else 'sizes; --deep hashes them'})"
+        how = "digests" if deep else "sizes; --deep hashes them"
+        compared = f"{result.files} files and {result.shards} checkpoint shards ({how})"
         said = "intact" if not result.problems else f"{len(result.problems)} differences"
         click.echo(f"{said}: {output.near(path)} {result.record[:17]}…, {compared}")
     return EXIT_REFUTED if result.problems else EXIT_OK

@@ -1,4 +1,4 @@
-"""Who failed first. Ray Train names the first error it polls, often the victim's neighbour; the event files know better."""
+"""Who failed first. Ray Train names the first error it polls, often the victim's neighbour's; the event files know."""
 
 from __future__ import annotations
 

@@ -35,8 +35,12 @@ def package_digest() -> str:
 def _working_tree(layout: Layout, repository: str) -> dict[str, Any]:
     """Commit and uncommitted changes; the diff itself is kept beside the record, redacted."""
     diff = _git("diff", "HEAD", "--no-ext-diff", "--no-color")
-    content: dict[str, Any] = {"repository": Path(repository).name, "commit": _git("rev-parse", "HEAD"), "dirty": bool(diff),
-                               "untracked": _git("ls-files", "--others", "--exclude-standard").splitlines()[:100]}  # fmt: skip
+    content: dict[str, Any] = {
+        "repository": Path(repository).name,
+        "commit": _git("rev-parse", "HEAD"),
+        "dirty": bool(diff),
+        "untracked": _git("ls-files", "--others", "--exclude-standard").splitlines()[:100],
+    }
     if diff:
         text = Redactor().text(diff)
         content["diff"] = "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -120,7 +120,6 @@ class Driver:
 
     def _open_session(self) -> Any:
         import ray
-
         from seatrial.driver.ray_session import RaySession
 
         session = RaySession(self.trial, self.layout, self.temporary)
@@ -153,5 +152,8 @@ class Driver:
 def _settings(trial: Trial) -> dict[str, Any]:
     """What the trial and the environment set: names and values, redacted when they are written."""
     prefixes = ("NCCL_", "FI_", "GLOO_", "TORCH_", "RAY_", "CUDA_", "OMP_", "MKL_", "HF_", "PYTORCH_", "SEATRIAL_")
-    return {"workload": trial.workload.model_dump(mode="json"), "scaling": trial.scaling.model_dump(mode="json"),
-            "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(prefixes)}}  # fmt: skip
+    return {
+        "workload": trial.workload.model_dump(mode="json"),
+        "scaling": trial.scaling.model_dump(mode="json"),
+        "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(prefixes)},
+    }

@@ -57,10 +57,20 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
         trial=sha256(trial_bytes),
     )
     events.write(StorageCanary(path=str(layout.root), ok=True))
-    facts = {**plan(trial).facts(), "trial": digest(recorded), "sections": {k: digest(v) for k, v in recorded.items()},
-             "synthetic": trial.workload.data.synthetic, "precision": trial.workload.precision, "image": trial.image,
-             "strategy": trial.workload.strategy,
-             "schedule": {"peak": trial.workload.optimizer.lr, "warmup_steps": trial.workload.optimizer.warmup_steps, "steps": trial.workload.steps}}  # fmt: skip
+    facts = {
+        **plan(trial).facts(),
+        "trial": digest(recorded),
+        "sections": {k: digest(v) for k, v in recorded.items()},
+        "synthetic": trial.workload.data.synthetic,
+        "precision": trial.workload.precision,
+        "image": trial.image,
+        "strategy": trial.workload.strategy,
+        "schedule": {
+            "peak": trial.workload.optimizer.lr,
+            "warmup_steps": trial.workload.optimizer.warmup_steps,
+            "steps": trial.workload.steps,
+        },
+    }
     events.write(Planned(facts=facts))
     for phase, role in (("train", "rank"), ("reload", "reload")):
         files = [layout.relative(layout.process(1, f"{role}-{rank}")) for rank in range(trial.scaling.num_workers)]

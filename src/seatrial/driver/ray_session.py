@@ -34,8 +34,10 @@ OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object
 
 
 class Group:
-    """A group of workers at work. Ray is waited for in a thread: an exception raised by a signal handler inside `ray.get`
-    is swallowed, and the wait goes on."""
+    """A group of workers at work.
+
+    Ray is waited for in a thread: an exception that a signal handler raises inside `ray.get` is swallowed there.
+    """
 
     def __init__(self, fit: Callable[[], None], run: str, session: str):
         self._fit, self._run, self._session = fit, run, session
@@ -59,11 +61,11 @@ class Group:
         return True
 
     def kill(self, patience: float = 20.0) -> None:
-        """Ends the group's processes on this machine, all but the probes, until Ray Train gives up."""
+        """Ends Ray Train's controller, which runs on the driver's machine; what it owns goes with it."""
         deadline = time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
             for process in processes.of_run(self._run, self._session):
-                if process.command.startswith("ray::") and HostProbe.__name__ not in process.command:
+                if process.command.startswith("ray::TrainController"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
             self._thread.join(0.5)
@@ -169,7 +171,12 @@ def _member(config: dict[str, str]) -> None:
     stacks = (Layout(root).logs / f"stack-{role}-{me.get_world_rank()}.txt").open("w")
     faulthandler.register(STACKS, file=stacks, all_threads=True)
     context = open_context(
-        root, role=role, attempt=1, rank=me.get_world_rank(), world_size=me.get_world_size(),
-        local_rank=me.get_local_rank(), device=ray.train.torch.get_device(),
-    )  # fmt: skip
+        root,
+        role=role,
+        attempt=1,
+        rank=me.get_world_rank(),
+        world_size=me.get_world_size(),
+        local_rank=me.get_local_rank(),
+        device=ray.train.torch.get_device(),
+    )
     (loop if role == "rank" else reload).run(context)

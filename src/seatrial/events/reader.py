@@ -20,7 +20,7 @@ MAX_LINE = 64 << 20
 
 @dataclass(frozen=True)
 class Stream:
-    """The believable part of one file. `ended` is `closed`, `open`, `torn`, `gap`, `unreadable`, `foreign` or `absent`."""
+    """The believable part of one file. `ended`: closed, open, torn, gap, unreadable, foreign or absent."""
 
     path: str
     events: tuple[Event, ...]

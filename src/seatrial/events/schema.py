@@ -98,7 +98,7 @@ class StorageCanary(Event):
 
 
 class RollCall(Event):
-    """All-reduced one-hot vector: `counts[r]` is how often rank r was counted; all ones proves that all ranks took part."""
+    """All-reduced one-hot vector: `counts[r]` is how often rank r was counted; all ones is what a full crew gives."""
 
     event: Literal["roll_call"] = "roll_call"
     at: Literal["start", "checkpoint", "end"]
@@ -131,7 +131,7 @@ class Parameters(Event):
 
 
 class Step(Event):
-    """One optimizer step as this rank executed it. `samples` are `[global index, digest of the token ids given to forward]`."""
+    """One optimizer step of this rank. `samples` are `[global index, digest of the token ids given to forward]`."""
 
     event: Literal["step"] = "step"
     step: int
@@ -232,7 +232,7 @@ class Environment(Event):
 
 
 class MemorySample(Event):
-    """Peak resident memory per observed process so far, and the sum of what is resident now (bytes, decimal strings)."""
+    """Peak resident memory per process so far, and anonymous memory of the whole run now (bytes, decimal strings)."""
 
     event: Literal["memory_sample"] = "memory_sample"
     peaks_bytes: dict[str, str]
@@ -265,11 +265,32 @@ class Leftover(Event):
 
 
 AnyEvent = Annotated[
-    Opened | Closed | Planned | Roster | PhaseStarted | PhaseEnded | StorageCanary | RollCall | GradientRollCall | Parameters
-    | Step | Evaluated | Baselines | DataOpened | Overlap | CheckpointSaved | CheckpointRemoved | Reloaded | DataAudited
-    | Environment | MemorySample | TimedOut | ProcessFailed | Leftover,
+    Opened
+    | Closed
+    | Planned
+    | Roster
+    | PhaseStarted
+    | PhaseEnded
+    | StorageCanary
+    | RollCall
+    | GradientRollCall
+    | Parameters
+    | Step
+    | Evaluated
+    | Baselines
+    | DataOpened
+    | Overlap
+    | CheckpointSaved
+    | CheckpointRemoved
+    | Reloaded
+    | DataAudited
+    | Environment
+    | MemorySample
+    | TimedOut
+    | ProcessFailed
+    | Leftover,
     Field(discriminator="event"),
-]  # fmt: skip
+]
 
 
 def line_schema() -> dict[str, Any]:

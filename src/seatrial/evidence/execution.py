@@ -46,11 +46,15 @@ def _status(run: Run) -> list[Fact]:
     plan, ended = run.plan, run.phase("train")
     lost = run.driver.why_incomplete() or "the driver wrote no plan"
     found = [
-        Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial") if plan else unknown("execution.planned_steps", lost),
-        Fact("execution.status", value={"status": ended.status, "cause": ended.cause}, witness="driver") if ended else unknown("execution.status", lost, "driver"),
+        Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial")
+        if plan
+        else unknown("execution.planned_steps", lost),
+        Fact("execution.status", value={"status": ended.status, "cause": ended.cause}, witness="driver")
+        if ended
+        else unknown("execution.status", lost, "driver"),
         Fact("execution.attempts", value=len({s.header.attempt for s in run.ranks if s.header}), witness="event files"),
         Fact("execution.roster", value=_roster(run), witness="event files"),
-    ]  # fmt: skip
+    ]
     if failures := run.failures():
         found.append(
             Fact(
@@ -114,8 +118,10 @@ def _updates(run: Run) -> list[Fact]:
     counts = [n for e in reloads for n in e.updates.values()]
     dead = sorted(set.intersection(*(set(e.dead) for e in reloads)))
     value = {"min": min(counts), "max": max(counts), "tensors": len(reloads[0].updates)}
-    return [Fact(names[0], value=value, unit="updates", witness="optimizer state `step` of the reloaded checkpoint"),
-            Fact(names[1], value=dead, witness="second moments of the reloaded checkpoint")]  # fmt: skip
+    return [
+        Fact(names[0], value=value, unit="updates", witness="optimizer state `step` of the reloaded checkpoint"),
+        Fact(names[1], value=dead, witness="second moments of the reloaded checkpoint"),
+    ]
 
 
 def _moved(run: Run) -> Fact:

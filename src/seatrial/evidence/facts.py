@@ -64,5 +64,11 @@ class Verdict:
     evidence: tuple[str, ...] = field(default=())
 
     def json(self) -> dict[str, Any]:
-        return {"claim": self.claim, "verdict": self.verdict, "reason": self.reason, "asked": self.asked, "seen": self.seen,
-                "evidence": list(self.evidence)}  # fmt: skip
+        return {
+            "claim": self.claim,
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "asked": self.asked,
+            "seen": self.seen,
+            "evidence": list(self.evidence),
+        }

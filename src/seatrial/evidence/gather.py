@@ -36,7 +36,7 @@ class Run:
         return next((e for e in self.driver.all(PhaseEnded) if e.phase == name), None)
 
     def ended_early(self) -> str:
-        """Empty if the run was carried out to its end, else why not. A reload that fails is a finding, not an early end."""
+        """Empty if the run was carried out to its end, else why not. A failing reload is a finding instead."""
         for name in ("train", "reload"):
             ended = self.phase(name)
             if ended is None:
@@ -112,5 +112,6 @@ def _claims_of_trial(layout: Layout) -> list[dict[str, Any]]:
         return [c for c in claims if isinstance(c, dict) and "claim" in c]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise EvidenceError(
-            f"{layout.root}: neither claims.json nor trial.json can be read ({type(error).__name__}); expected a run directory"
+            f"{layout.root}: neither claims.json nor trial.json can be read ({type(error).__name__});"
+            " expected a run directory"
         ) from None

@@ -1,6 +1,6 @@
 """Judges claims by facts. Pure: no table, no file, no clock; what it needs to know is a fact.
 
-Each judge returns (verdict, reason, seen). A fact that is not known gives `not-established`; it never counts for a claim.
+Each judge returns (verdict, reason, seen). A fact that is not known gives `not-established`.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _completed(_: dict[str, Any], look: Look) -> Answer:
             return (
                 NOT_ESTABLISHED,
                 "contradiction",
-                f"every rank ended normally after {planned} steps, the driver saw: {status['cause'] or status['status']}",
+                f"every rank ended after {planned} steps, but the driver saw {status['cause'] or status['status']}",
             )
         return (
             REFUTED,
@@ -131,7 +131,8 @@ def _completed(_: dict[str, Any], look: Look) -> Answer:
         return (
             REFUTED,
             "data",
-            f"data as planned in {data['matching']} of {planned} steps, first difference at step {data['first_difference']}",
+            f"data as planned in {data['matching']} of {planned} steps,"
+            f" first difference at step {data['first_difference']}",
         )
     return (
         SUPPORTED,
@@ -148,6 +149,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def _of(calls: dict[str, Any]) -> str:
+    return f"{calls['complete']}/{calls['planned']}"
+
+
 def _participated(_: dict[str, Any], look: Look) -> Answer:
     calls, gradients = look.value("execution.roll_calls"), look.value("execution.gradient_roll_calls")
     if calls["wrong"]:
@@ -160,7 +165,7 @@ def _participated(_: dict[str, Any], look: Look) -> Answer:
         return (
             REFUTED,
             "roll-call",
-            f"roll calls {calls['complete']}/{calls['planned']}, gradients {gradients['complete']}/{gradients['planned']}",
+            f"roll calls {_of(calls)}, gradients {_of(gradients)}",
         )
     replicas = look.fact("execution.replicas")
     if replicas.state != "not-applicable" and look.value("execution.replicas")["differing_steps"]:
@@ -173,7 +178,7 @@ def _participated(_: dict[str, Any], look: Look) -> Answer:
     return (
         SUPPORTED,
         "",
-        f"roll calls {calls['complete']}/{calls['planned']}, gradients of {who} in {gradients['complete']}/{gradients['planned']}",
+        f"roll calls {_of(calls)}, gradients of {who} in {_of(gradients)}",
     )
 
 

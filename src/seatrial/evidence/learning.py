@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
 from seatrial.evidence.facts import Fact, unknown
@@ -30,8 +29,20 @@ def _data(run: Run) -> Fact:
     if opened is None:
         return unknown("learning.data", "no rank opened the data", "ranks")
     synthetic = opened.source.startswith("synthetic:") or bool(run.plan.get("synthetic"))
-    return Fact("learning.data", value={"source": opened.source, "synthetic": synthetic, "manifest": opened.manifest, "tokenizer": opened.tokenizer,
-                "train_tokens": opened.train_tokens, "rows": opened.rows, "heldout_windows": opened.heldout_windows, "dropped": opened.dropped}, witness="ranks")  # fmt: skip
+    return Fact(
+        "learning.data",
+        value={
+            "source": opened.source,
+            "synthetic": synthetic,
+            "manifest": opened.manifest,
+            "tokenizer": opened.tokenizer,
+            "train_tokens": opened.train_tokens,
+            "rows": opened.rows,
+            "heldout_windows": opened.heldout_windows,
+            "dropped": opened.dropped,
+        },
+        witness="ranks",
+    )
 
 
 def _items(run: Run, phase: str, expected: int) -> Items | Fact:
@@ -78,8 +89,15 @@ def _baselines(run: Run) -> list[Fact]:
     event = next((e for s in run.ranks if (e := s.last(Baselines))), None)
     if event is None or not sum(event.bytes):
         return []
-    return [Fact(f"learning.baseline.{name}", value=math.fsum(nats) / math.log(2) / sum(event.bytes), unit="bits/byte",
-                 witness="rank 0, fitted on train, scored on the same windows") for name, nats in sorted(event.nats.items())]  # fmt: skip
+    return [
+        Fact(
+            f"learning.baseline.{name}",
+            value=math.fsum(nats) / math.log(2) / sum(event.bytes),
+            unit="bits/byte",
+            witness="rank 0, fitted on train, scored on the same windows",
+        )
+        for name, nats in sorted(event.nats.items())
+    ]
 
 
 def _overlap(run: Run) -> Fact:

@@ -34,15 +34,40 @@ def _window(run: Run) -> list[Fact]:
     totals = [math.fsum(r[step].duration_s for step in shared) for r in ranks]
     total, ordered = math.fsum(times), sorted(times)
     spread = (max(totals) - min(totals)) / max(totals)
-    step_time: dict[str, Any] = {"p50": quantile(ordered, 0.5), "p95": quantile(ordered, 0.95), "p99": quantile(ordered, 0.99), "mean": total / len(times),
-                                 "stalls": sum(t > 3 * statistics.median(times) for t in times), "series": thin([[s, t] for s, t in zip(shared, times, strict=True)])}  # fmt: skip
+    step_time: dict[str, Any] = {
+        "p50": quantile(ordered, 0.5),
+        "p95": quantile(ordered, 0.95),
+        "p99": quantile(ordered, 0.99),
+        "mean": total / len(times),
+        "stalls": sum(t > 3 * statistics.median(times) for t in times),
+        "series": thin([[s, t] for s, t in zip(shared, times, strict=True)]),
+    }
     return [
-        Fact(names[0], value={"tokens_per_second": sum(tokens) / total, "tokens": sum(tokens), "seconds": total, "steps": len(shared), "from_step": shared[0]},
-             unit="tokens/s", witness="step events: Σ tokens / Σ slowest rank's seconds"),
+        Fact(
+            names[0],
+            value={
+                "tokens_per_second": sum(tokens) / total,
+                "tokens": sum(tokens),
+                "seconds": total,
+                "steps": len(shared),
+                "from_step": shared[0],
+            },
+            unit="tokens/s",
+            witness="step events: Σ tokens / Σ slowest rank's seconds",
+        ),
         Fact(names[1], value=step_time, unit="s", witness="step events, slowest rank of each step"),
-        Fact(names[2], value=math.fsum(waits) / total, unit="share of step time", witness="step events, slowest rank of each step"),
-        Fact(names[3], value={"relative_spread": spread, "tolerance": run.plan.get("tolerances", {}).get("clock_relative", 0.0)}, witness="monotonic clocks of all ranks"),
-    ]  # fmt: skip
+        Fact(
+            names[2],
+            value=math.fsum(waits) / total,
+            unit="share of step time",
+            witness="step events, slowest rank of each step",
+        ),
+        Fact(
+            names[3],
+            value={"relative_spread": spread, "tolerance": run.plan.get("tolerances", {}).get("clock_relative", 0.0)},
+            witness="monotonic clocks of all ranks",
+        ),
+    ]
 
 
 def _memory(run: Run) -> Fact:

@@ -1,6 +1,6 @@
 """Runs a trial on this machine: the driver is a child process in a session of its own.
 
-This side owns the terminal, Ctrl-C and the last word on time-outs; it seals what the driver left if the driver could not.
+This side owns the terminal, Ctrl-C and the last word on time-outs; it seals what a driver left that could not.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class Outcome:
 
 
 def check(trial: Trial) -> Path:
-    """Everything that can be known to be wrong before anything starts; returns the storage folder. Raises InputError."""
+    """Everything that can be known before anything starts; returns the storage folder. Raises InputError."""
     if trial.cluster.provider != "local":
         raise InputError(
-            f"saw {trial.cluster.provider}", field="cluster.provider", expected="local: this version runs trials on this machine",
+            f"saw {trial.cluster.provider}",
+            field="cluster.provider",
+            expected="local: this version runs trials on this machine",
             fix="leave `cluster` out, or set provider: local",
-        )  # fmt: skip
+        )
     if "://" in trial.storage.path:
         raise InputError(
             f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery"
@@ -120,6 +122,9 @@ def _driver(trial: Trial, layout: Layout, session: Path) -> Iterator[subprocess.
 
 def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch) -> None:
     """Until the driver ends. The first Ctrl-C asks it to stop and seal, the second ends it."""
+    # Being asked to end by anybody is a Ctrl-C; a shell's background job is born with it ignored.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     follower = Follower(layout)
     limits = trial.workload.timeout
     allowed = max(limits.start, limits.step) + SLACK_S
@@ -167,5 +172,6 @@ def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
         seal_run(layout)
     except OSError as error:
         raise RunError(
-            f"the record could not be written to {layout.root}: {error.strerror or error}; free space there, then `seatrial judge {layout.root}`"
+            f"the record could not be written to {layout.root}: {error.strerror or error};"
+            f" free space there, then `seatrial judge {layout.root}`"
         ) from error

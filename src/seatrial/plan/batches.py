@@ -72,11 +72,17 @@ def plan(trial: Trial) -> Plan:
         )
     saves = tuple(sorted({*range(work.checkpoint.every, work.steps, work.checkpoint.every), work.steps}))
     return Plan(
-        steps=work.steps, world_size=world, mesh=_mesh(trial), micro_batches=work.global_batch // per_pass,
-        tokens_per_step=work.global_batch * work.sequence_length, checkpoints=saves,
-        gradient_roll_calls=tuple(sorted({1, *saves})), roll_calls=len(saves) + 2,
-        steady_from=work.measure.warmup_steps + 1, reshard_after_forward=work.strategy in ("fsdp", "hsdp"),
-    )  # fmt: skip
+        steps=work.steps,
+        world_size=world,
+        mesh=_mesh(trial),
+        micro_batches=work.global_batch // per_pass,
+        tokens_per_step=work.global_batch * work.sequence_length,
+        checkpoints=saves,
+        gradient_roll_calls=tuple(sorted({1, *saves})),
+        roll_calls=len(saves) + 2,
+        steady_from=work.measure.warmup_steps + 1,
+        reshard_after_forward=work.strategy in ("fsdp", "hsdp"),
+    )
 
 
 def _mesh(trial: Trial) -> tuple[int, int]:

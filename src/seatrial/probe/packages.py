@@ -7,7 +7,7 @@ from importlib.metadata import distributions
 
 
 def installed() -> dict[str, str]:
-    """`{name: "version"}`; the digest of RECORD follows a `#` where the package has one, so that a rebuilt wheel differs."""
+    """`{name: "version#digest of RECORD"}`, so that a rebuilt wheel differs; no digest where there is no RECORD."""
     found: dict[str, str] = {}
     for package in distributions():
         name = (package.metadata["Name"] or "").lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere nothing can be seen."""
+"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere blind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seals a run: evidence and verdicts into one content-addressed document, its digest beside it and in the storage's list."""
+"""Seals a run: evidence and verdicts in one document, its digest beside it and in the storage's list."""
 
 from __future__ import annotations
 
@@ -19,18 +19,30 @@ from seatrial.record.schema import SCHEMA
 def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
     """Judges a run directory and writes the next record. Returns its path and content.
 
-    `cites` is the digest of an older record that this judgement follows. Raises EvidenceError if the directory is no run,
-    OSError if the storage refuses the record.
+    `cites` is the digest of an older record that this judgement follows. Raises EvidenceError if the directory is no
+    run, OSError if the storage refuses the record.
     """
     layout = Layout(root)
     run, evidence = read_evidence(root)
     verdicts = judge(run.claims, evidence)
-    record: dict[str, Any] = plain({
-        "schema": SCHEMA, "run": run.name, "sealed": utc(), "seatrial": seatrial.__version__, "python": platform.python_version(),
-        "cites": cites or None, "trial": _trial(layout), "claims": run.claims, "void": evidence.void or None,
-        "ended_early": run.ended_early() or None, "exit_code": exit_code(verdicts, ended_early=bool(run.ended_early())),
-        "verdicts": [v.json() for v in verdicts], "evidence": evidence.json(), "artifacts": artifacts(layout),
-    })  # fmt: skip
+    record: dict[str, Any] = plain(
+        {
+            "schema": SCHEMA,
+            "run": run.name,
+            "sealed": utc(),
+            "seatrial": seatrial.__version__,
+            "python": platform.python_version(),
+            "cites": cites or None,
+            "trial": _trial(layout),
+            "claims": run.claims,
+            "void": evidence.void or None,
+            "ended_early": run.ended_early() or None,
+            "exit_code": exit_code(verdicts, ended_early=bool(run.ended_early())),
+            "verdicts": [v.json() for v in verdicts],
+            "evidence": evidence.json(),
+            "artifacts": artifacts(layout),
+        }
+    )
     data = canonical(record)
     path = _next(layout)
     _write(path, data)

@@ -124,7 +124,7 @@ def _shards(layout: Layout, record: dict[str, Any], deep: bool, result: Verifica
 
 
 def find(name: str, runs: Path = Path("runs")) -> Path:
-    """The record that a user means: a record file, a run directory, `last`, or the beginning of a run id under `./runs`.
+    """The record that a user means: a record file, a run directory, `last`, or a run id's beginning under `./runs`.
 
     Raises EvidenceError, saying what is there instead.
     """

@@ -1,7 +1,7 @@
 """Saves and loads everything that the next step depends on.
 
-A checkpoint exists once `manifest.json`, written last, is complete: DCP shards with size and sha256 by the rank that wrote
-them, step, world size, data cursor. No directory is ever used twice: DCP would leave the old metadata beside new shards.
+A checkpoint exists once `manifest.json`, written last, is complete: DCP shards with size and sha256 by the rank that
+wrote them, step, world size, data cursor. No directory is ever used twice: DCP leaves old metadata beside new shards.
 """
 
 from __future__ import annotations
@@ -67,8 +67,12 @@ def collect(
     mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_random())}
     if context.device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(context.device)
-    return {"model": get_model_state_dict(model), "optim": get_optimizer_state_dict(model, optimizer),
-            "progress": _as_tensor(progress), "rng": {str(context.rank): mine}}  # fmt: skip
+    return {
+        "model": get_model_state_dict(model),
+        "optim": get_optimizer_state_dict(model, optimizer),
+        "progress": _as_tensor(progress),
+        "rng": {str(context.rank): mine},
+    }
 
 
 def digests(state: dict[str, Any]) -> dict[str, str]:
@@ -118,8 +122,16 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
 
 def _commit(folder: Path, context: Context, progress: dict[str, Any], shards: list[dict[str, Any]]) -> str:
     """Writes the manifest under its final name in one rename, after it has reached the disk; returns its digest."""
-    data = canonical({"schema": "seatrial.checkpoint/1", "progress": progress, "attempt": context.attempt,
-                      "world_size": context.world_size, "mesh": list(context.plan.mesh), "shards": shards})  # fmt: skip
+    data = canonical(
+        {
+            "schema": "seatrial.checkpoint/1",
+            "progress": progress,
+            "attempt": context.attempt,
+            "world_size": context.world_size,
+            "mesh": list(context.plan.mesh),
+            "shards": shards,
+        }
+    )
     temporary = folder / f"{MANIFEST}.tmp"
     with temporary.open("wb") as handle:
         handle.write(data)

@@ -26,10 +26,14 @@ def process_layers(context: Context) -> Iterator[Environment]:
 
 def _torch(context: Context) -> dict[str, Any]:
     content: dict[str, Any] = {
-        "torch": torch.__version__, "cuda": torch.version.cuda, "backend": dist.get_backend(), "device": str(context.device),
-        "threads": torch.get_num_threads(), "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "backend": dist.get_backend(),
+        "device": str(context.device),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-    }  # fmt: skip
+    }
     if context.device.type == "cuda":
         content["gpu"] = torch.cuda.get_device_name(context.device)
         content["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]

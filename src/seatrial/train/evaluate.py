@@ -21,7 +21,7 @@ def evaluate(
 ) -> None:
     """Writes one item a window of this rank: window, nats, tokens, bytes.
 
-    Windows are dealt round-robin. Ranks run the same number of forwards, since each is a collective: a rank that has run
+    Windows are dealt round-robin. Ranks run the same number of forwards, since each is a collective: a rank that ran
     out scores a window again and throws the result away.
     """
     mine = list(range(context.rank, data.windows, context.world_size))

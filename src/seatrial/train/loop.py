@@ -29,7 +29,7 @@ from seatrial.train.shard import make_mesh, shard
 
 
 def run(context: Context) -> None:
-    """Trains one trial on this rank. All ranks call it with a process group initialised; errors end up in the events."""
+    """Trains one trial on this rank. All ranks call it with a process group ready; errors end up in the events."""
     during = "start"
     try:
         for during in _phases(context):  # noqa: B007 - the phase reached is what an error happened during
@@ -91,8 +91,13 @@ def build(context: Context) -> Trainee:
     mesh = make_mesh(context.plan, context.device)
     root = shard(module, model.blocks(module), mesh, context.plan, work)
     model.materialise(module, trial, config, folder, context.device)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=work.optimizer.lr, betas=work.optimizer.betas,
-                                  weight_decay=work.optimizer.weight_decay, fused=True)  # fmt: skip
+    optimizer = torch.optim.AdamW(
+        module.parameters(),
+        lr=work.optimizer.lr,
+        betas=work.optimizer.betas,
+        weight_decay=work.optimizer.weight_decay,
+        fused=True,
+    )
     if context.rank == 0:
         context.events.write(Environment(layer="model", content=model.identity(work.model, folder, config)))
     return Trainee(module, root, mesh, optimizer, open_data(trial, folder, int(config.vocab_size)))
@@ -107,8 +112,15 @@ def _fetch_once(context: Context) -> Path | None:
 
 def open_and_prove(context: Context, data: Dataset) -> None:
     """Ranks must have the same data; rank 0 records its manifest, the baselines and the overlap of the splits."""
-    mine = DataOpened(source=data.source, manifest=data.manifest, tokenizer=data.tokenizer.name, train_tokens=len(data.train),
-                      rows=data.rows, heldout_windows=data.windows, dropped=data.documents.dropped if data.documents else [])  # fmt: skip
+    mine = DataOpened(
+        source=data.source,
+        manifest=data.manifest,
+        tokenizer=data.tokenizer.name,
+        train_tokens=len(data.train),
+        rows=data.rows,
+        heldout_windows=data.windows,
+        dropped=data.documents.dropped if data.documents else [],
+    )
     context.events.write(mine)
     manifests: list[Any] = [None] * context.world_size
     dist.all_gather_object(manifests, data.manifest)
@@ -139,9 +151,19 @@ def train(context: Context, trainee: Trainee) -> None:
         apply(trainee.optimizer, rate)
         total = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         ended = time.monotonic()
-        context.events.write(Step(
-            step=step, samples=samples, tokens=len(samples) * work.sequence_length, loss=measured(loss), gradient_norm=measured(total),
-            lr=rate, duration_s=ended - mark, data_wait_s=waited, started_s=mark))  # fmt: skip
+        context.events.write(
+            Step(
+                step=step,
+                samples=samples,
+                tokens=len(samples) * work.sequence_length,
+                loss=measured(loss),
+                gradient_norm=measured(total),
+                lr=rate,
+                duration_s=ended - mark,
+                data_wait_s=waited,
+                started_s=mark,
+            )
+        )
         mark = ended
         if called:
             context.events.write(called)
@@ -200,7 +222,7 @@ def apply(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 
 def progress(context: Context, step: int, rate: float) -> dict[str, Any]:
-    """What a later process needs beside tensors: step, schedule, and the data cursor (one integer, see `plan.order`)."""
+    """What a later process needs beside tensors: step, schedule, data cursor (one integer, see `plan.order`)."""
     work = context.trial.workload
     return {"step": step, "schedule": {"lr": rate}, "data": {"cursor": step * work.global_batch, "seed": work.seed}}
 

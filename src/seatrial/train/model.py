@@ -43,8 +43,12 @@ def identity(model: Model, folder: Path | None, config: Any) -> dict[str, Any]:
         if folder is None
         else {p.relative_to(folder).as_posix(): file_digest(p) for p in sorted(folder.rglob("*")) if p.is_file()}
     )
-    return {"config": config.to_dict(), "files": files, "revision_asked": model.revision,
-            "revision": folder.name if model.name and folder else None}  # fmt: skip
+    return {
+        "config": config.to_dict(),
+        "files": files,
+        "revision_asked": model.revision,
+        "revision": folder.name if model.name and folder else None,
+    }
 
 
 def configure(model: Model, folder: Path | None) -> Any:

@@ -98,7 +98,10 @@ class GradientWatch:
         dist.all_reduce(total)
         scale = reduced.abs().max().clamp_min(torch.finfo(torch.float32).tiny)
         return GradientRollCall(
-            step=step, parameter=self.name, share=measured(float(share.norm())),
+            step=step,
+            parameter=self.name,
+            share=measured(float(share.norm())),
             deviation=measured(float((total - reduced).abs().max() / scale)),
-            shard=mesh.get_local_rank("dp_shard"), replica=shard_digest(model.named_parameters()),
-        )  # fmt: skip
+            shard=mesh.get_local_rank("dp_shard"),
+            replica=shard_digest(model.named_parameters()),
+        )

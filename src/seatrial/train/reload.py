@@ -42,9 +42,17 @@ def _reload(context: Context) -> None:
         {} if missing else checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
     )
     updates, dead = _updates(trainee.module, trainee.optimizer, bool(missing))
-    context.events.write(Reloaded(
-        step=int(progress.get("step", 0)), path=context.layout.relative(folder), missing=missing, state=state, updates=updates,
-        dead=dead, manifest=sha256((folder / checkpoint.MANIFEST).read_bytes())))  # fmt: skip
+    context.events.write(
+        Reloaded(
+            step=int(progress.get("step", 0)),
+            path=context.layout.relative(folder),
+            missing=missing,
+            state=state,
+            updates=updates,
+            dead=dead,
+            manifest=sha256((folder / checkpoint.MANIFEST).read_bytes()),
+        )
+    )
     if not missing:
         evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
     if context.rank == 0:

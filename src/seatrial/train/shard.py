@@ -21,8 +21,8 @@ def make_mesh(plan: Plan, device: torch.device) -> DeviceMesh:
 def shard(model: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, plan: Plan, work: Workload) -> FSDPModule:
     """Applies FSDP2 to each block and to the rest.
 
-    Gradients are summed, not averaged: the loss is already divided by the tokens of all ranks. gloo cannot pre-multiply,
-    hence the forced sum.
+    Gradients are summed, not averaged: the loss is already divided by the tokens of all ranks. gloo cannot
+    pre-multiply, hence the forced sum.
     """
     policy = MixedPrecisionPolicy(param_dtype=_DTYPE[work.precision], reduce_dtype=_DTYPE[work.reduce_dtype])
     used = mesh["dp_shard"] if plan.mesh[0] == 1 else mesh

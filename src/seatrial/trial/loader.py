@@ -55,8 +55,9 @@ def load(path: Path) -> Trial:
     source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
         expected = "a map with metadata, workload and claims"
-        raise InputError(f"saw {shown(source.data)}", place=source.place(()), expected=expected,
-                         fix="`seatrial init` writes one")  # fmt: skip
+        raise InputError(
+            f"saw {shown(source.data)}", place=source.place(()), expected=expected, fix="`seatrial init` writes one"
+        )
     _include(source, path)
     _anchor(source)
     return _validate(source)

@@ -77,8 +77,9 @@ def parse(raw: bytes, name: str) -> Source:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before, byte = error.object[: error.start].decode(), error.object[error.start]
-        raise InputError(f"byte {byte:#04x} is not UTF-8", place=_offset(before, len(before), name),
-                         expected="UTF-8 text") from None  # fmt: skip
+        raise InputError(
+            f"byte {byte:#04x} is not UTF-8", place=_offset(before, len(before), name), expected="UTF-8 text"
+        ) from None
     node = _compose(text, name)
     if node is None:
         return Source(None, {(): Place(name)})
@@ -150,13 +151,20 @@ def _screen(loader: Any, name: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         documents += isinstance(event, yaml.DocumentStartEvent)
         if depth > MAX_DEPTH or count > MAX_NODES:
-            raise InputError("nested or repeated beyond any trial", place=place,
-                             expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values")  # fmt: skip
+            raise InputError(
+                "nested or repeated beyond any trial",
+                place=place,
+                expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values",
+            )
         if documents > 1:
             raise InputError("a second document", place=place, expected="one document in a file")
         if tag := getattr(event, "tag", None):
-            raise InputError(f"tag {clean(tag.replace(_YAML, '!!'))}", place=place,
-                             expected="a value without a tag", fix="quotes make it text")  # fmt: skip
+            raise InputError(
+                f"tag {clean(tag.replace(_YAML, '!!'))}",
+                place=place,
+                expected="a value without a tag",
+                fix="quotes make it text",
+            )
 
 
 class _Builder:
@@ -171,8 +179,11 @@ class _Builder:
         place = self.source.places[path] = _mark(node.start_mark, self.name)
         self.nodes += 1
         if self.nodes > MAX_NODES or self.characters > MAX_BYTES or len(path) > MAX_DEPTH:
-            raise InputError("aliases expand beyond any trial", place=place,
-                             expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values")  # fmt: skip
+            raise InputError(
+                "aliases expand beyond any trial",
+                place=place,
+                expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values",
+            )
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if isinstance(node, yaml.SequenceNode):

@@ -69,7 +69,7 @@ class ModelTokenizer:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Everything a rank reads. `train` and `heldout` are 1-D token streams; `documents` is None for synthetic tokens."""
+    """Everything a rank reads. `train` and `heldout` are 1-D streams; `documents` is None for synthetic tokens."""
 
     source: str
     manifest: str
