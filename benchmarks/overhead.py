@@ -48,7 +48,7 @@ def trial(steps: int, warmup: int, storage: Path) -> dict[str, Any]:
     """The built-in local trial, shorter, with its only checkpoint after the window."""
     from seatrial.trial.loader import builtin
 
-    document = builtin("local")[0].resolved()
+    document = builtin("local").trial.resolved()
     document["storage"] = {"path": str(storage)}
     document["workload"] |= {
         "steps": steps,

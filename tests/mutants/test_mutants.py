@@ -39,7 +39,8 @@ LIES: list[tuple[Any, str, str, str, str]] = [
     (plants.lost_micro_batch, RANKS, "refuted", "gradients", "the reduced gradient is off"),
     (plants.moment_not_saved, RELOADS, "refuted", "missing", "exp_avg_sq"),
     (plants.stale_cursor, RELOADS, "refuted", "step", "was reloaded"),
-    (plants.flattering_evaluation, LEARNING, "not-established", "contradiction", "the reloaded model scores"),
+    (plants.flattering_evaluation, LEARNING, "not-established", "contradiction", "the reload processes"),
+    (plants.easy_baseline, LEARNING, "not-established", "unknown", "the reload"),
     (plants.diverged, LEARNING, "refuted", "non-finite", "NaN"),
 ]
 
@@ -87,6 +88,12 @@ def test_replicas_that_drift_apart(runs: Any, tmp_path_factory: Any) -> None:
     assert seen["verdict"] == "refuted", seen
 
 
+def test_a_base_that_is_made_to_look_bad(tmp_path: Path) -> None:
+    claims = [{"claim": "learning.heldout.loss", "improves_by": 3.0, "over": "base"}]
+    sealed = seal(gloo.run(tiny({"claims": claims}), tmp_path, plants.gloomy_base).root)[1]
+    assert sealed["verdicts"][0]["reason"] == "contradiction", sealed["verdicts"]
+
+
 def test_heldout_that_the_user_took_from_train(tmp_path: Path) -> None:
     """No plant at all: an honest run over a dishonest split."""
     text = "\n".join(f"line {n}: the quick brown fox number {n * 7919 % 1009} jumps over {n * n}" for n in range(3000))
@@ -127,6 +134,15 @@ def test_an_event_file_of_another_run(place: str, runs: Any, tmp_path_factory: A
         assert "void" in verdict(sealed, COMPLETED)["reason"] or "foreign" in verdict(sealed, COMPLETED)["seen"]
     else:
         assert sealed["evidence"]["execution"]["execution.refused_files"]["value"] == ["events/a1/rank-7.jsonl"]
+
+
+def test_two_ranks_whose_files_were_exchanged(runs: Any, tmp_path_factory: Any, tmp_path: Path) -> None:
+    root = _copy(record(plants.nothing, runs, tmp_path_factory, strategy="fsdp"), tmp_path)
+    first, second = (root / f"events/a1/rank-{n}.jsonl" for n in (0, 1))
+    kept = first.read_bytes()
+    first.write_bytes(second.read_bytes())
+    second.write_bytes(kept)
+    assert {v["verdict"] for v in seal(root)[1]["verdicts"]} == {"not-established"}
 
 
 def _copy(sealed: dict[str, Any], to: Path) -> Path:

@@ -136,7 +136,9 @@ def test_what_the_run_recorded(clean: Any) -> None:
     assert evidence["environment"]["environment.image.ran"]["state"] == "unknown"
     assert evidence["environment"]["environment.runtime_env"]["value"] == {"same_everywhere": True, "delta": {}}
     assert evidence["environment"]["environment.ray"]["value"]["content"]["ray"].startswith("2.58")
-    assert len({m["pid"] for m in evidence["execution"]["execution.roster"]["value"]}) == 5  # 2 ranks, 2 reloads, 1 probe
+    assert (
+        len({m["pid"] for m in evidence["execution"]["execution.roster"]["value"]}) == 5
+    )  # 2 ranks, 2 reloads, 1 probe
 
 
 def test_the_record_verifies_until_a_byte_changes(clean: Any) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seatrial.canon import canonical
 from seatrial.errors import InputError
-from seatrial.trial.loader import builtin, from_resolved, load, templates
+from seatrial.trial.loader import builtin, from_resolved, load, template, templates
 from seatrial.trial.source import MAX_BYTES, parse
 
 pytestmark = pytest.mark.unit
@@ -65,7 +65,7 @@ def edited(*edits: tuple[str, str]) -> str:
 
 def test_a_good_file_loads(folder):
     Path("t.yaml").write_text(TRIAL)
-    trial = load(Path("t.yaml"))
+    trial = load(Path("t.yaml")).trial
     assert trial.workload.optimizer.lr == 0.01
     assert [c.claim for c in trial.claims] == ["execution.completed", "learning.heldout.loss"]
 
@@ -78,7 +78,7 @@ def test_a_good_file_loads(folder):
 def test_other_ways_to_write_the_same_file(folder, content):
     Path("t.yaml").write_bytes(content)
     Path("plain.yaml").write_text(TRIAL)
-    assert load(Path("t.yaml")) == load(Path("plain.yaml"))
+    assert load(Path("t.yaml")).trial == load(Path("plain.yaml")).trial
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_paths_are_of_the_folder_of_the_file_in_which_they_stand(folder):
             ("scaling:", "storage: {from: platform/storage.yaml}\nscaling:"),
         )
     )
-    trial = load(Path("t.yaml"))
+    trial = load(Path("t.yaml")).trial
     assert trial.storage.path == f"{platform}/runs"
     assert (trial.workload.data.train, trial.workload.data.heldout) == (f"{folder}/text/train", "/data/heldout")
     assert trial.workload.model.path == f"{folder}/../model"
@@ -264,9 +264,9 @@ def test_paths_are_of_the_folder_of_the_file_in_which_they_stand(folder):
 
 def test_the_default_storage_is_of_the_working_directory(folder):
     Path("t.yaml").write_text(TRIAL)
-    assert load(Path("t.yaml")).storage.path == "./runs"
+    assert load(Path("t.yaml")).trial.storage.path == "./runs"
     Path("t.yaml").write_text(edited(("scaling:", "storage: {path: s3://bucket/runs}\nscaling:")))
-    assert load(Path("t.yaml")).storage.path == "s3://bucket/runs"
+    assert load(Path("t.yaml")).trial.storage.path == "s3://bucket/runs"
 
 
 def test_sections_from_files_are_those_files(folder):
@@ -274,7 +274,7 @@ def test_sections_from_files_are_those_files(folder):
     Path("whole.yaml").write_text(TRIAL)
     Path("claims.yaml").write_text(claims)
     Path("t.yaml").write_text(head + "claims: {from: claims.yaml}\n")
-    assert load(Path("t.yaml")) == load(Path("whole.yaml"))
+    assert load(Path("t.yaml")).trial == load(Path("whole.yaml")).trial
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_an_unknown_template_names_those_that_exist():
 def check_outcome(path: Path) -> None:
     """A trial that travels unchanged, or whole lines that each name a file and use the words of the file."""
     try:
-        trial = load(path)
+        trial = load(path).trial
     except InputError as error:
         for line in str(error).split("\n"):
             assert line.startswith(f"{path}:")
@@ -376,7 +376,7 @@ def paths_of(data: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | in
     return [path, *(deeper for key, value in items for deeper in paths_of(value, (*path, key)))]
 
 
-LOCAL = parse(builtin("local")[1].encode(), "local").data
+LOCAL = parse(template("local").encode(), "local").data
 words = st.text(max_size=8) | st.sampled_from(["5m", "ddp", "base", "efa", "execution.completed"])
 keys = st.text(max_size=6) | st.sampled_from(
     ["name", "from", "claim", "config", "train", "path", "min", "equals", "str"]

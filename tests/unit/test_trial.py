@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from seatrial.canon import canonical
 from seatrial.trial import KINDS, REGISTRY, Claim, Trial, claims_digest
-from seatrial.trial.loader import builtin, from_resolved, templates
+from seatrial.trial.loader import builtin, from_resolved, template, templates
 from tests.support.trials import tiny
 
 pytestmark = pytest.mark.unit
@@ -26,7 +26,7 @@ def claim(**parameters: Any) -> Claim:
 
 def changed(path: tuple[str | int, ...], value: Any) -> Trial:
     """The local template with one value replaced."""
-    document = copy.deepcopy(builtin("local")[0].resolved())
+    document = copy.deepcopy(builtin("local").trial.resolved())
     *way, last = path
     holder: Any = document
     for key in way:
@@ -41,7 +41,7 @@ def refusal(error: pytest.ExceptionInfo[ValidationError]) -> str:
 
 @pytest.mark.parametrize("name", templates())
 def test_every_template_loads_and_survives_the_journey_to_the_driver(name):
-    trial, text = builtin(name)
+    trial, text = builtin(name).trial, template(name)
     assert text.startswith("#")
     assert from_resolved(canonical(trial.resolved())) == trial
 

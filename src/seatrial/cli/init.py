@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from seatrial.errors import InputError, Place
-from seatrial.trial.loader import builtin, templates
+from seatrial.trial import loader
+from seatrial.trial.loader import templates
 
 
 @click.command("init", short_help="write a commented trial.yaml")
@@ -26,7 +27,7 @@ def command(template: str, output: Path) -> int:
     """Write a commented trial file. An existing file is never overwritten."""
     if template not in templates():
         raise InputError(f"saw {template}", field="--template", expected=f"one of {', '.join(templates())}")
-    _, text = builtin(template)
+    text = loader.template(template)
     try:
         with output.open("x", encoding="utf-8") as handle:
             handle.write(text)

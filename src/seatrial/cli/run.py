@@ -9,10 +9,10 @@ import click
 from seatrial import report
 from seatrial.cli import output
 from seatrial.cli.progress import Progress
+from seatrial.errors import InputError
 from seatrial.launch import run
 from seatrial.launch.local import check
-from seatrial.trial import Trial
-from seatrial.trial.loader import builtin, load
+from seatrial.trial.loader import Loaded, builtin, load
 
 DEFAULT = Path("trial.yaml")
 
@@ -25,10 +25,13 @@ def command(trial_file: Path | None, as_json: bool) -> int:
 
     Without TRIAL this is ./trial.yaml, or the built-in local trial if there is none.
     """
-    trial, said = _choose(trial_file)
-    check(trial)
-    with Progress(trial, said, quiet=as_json) as progress:
-        outcome = run(trial, progress.started, progress.event)
+    loaded, said = _choose(trial_file)
+    try:
+        check(loaded.trial)
+        with Progress(loaded.trial, said, quiet=as_json) as progress:
+            outcome = run(loaded.trial, progress.started, progress.event)
+    except InputError as error:
+        raise loaded.locate(error) from None
     reports = report.write(outcome.record)
     if as_json:
         output.document(outcome.content, outcome.digest)
@@ -43,10 +46,10 @@ def command(trial_file: Path | None, as_json: bool) -> int:
     return int(outcome.content["exit_code"])
 
 
-def _choose(path: Path | None) -> tuple[Trial, str]:
+def _choose(path: Path | None) -> tuple[Loaded, str]:
     """The trial, and where it came from if the user did not say."""
     if path is not None:
         return load(path), ""
     if DEFAULT.exists():
         return load(DEFAULT), f"using {DEFAULT}"
-    return builtin("local")[0], "no trial.yaml here: the built-in local trial"
+    return builtin("local"), "no trial.yaml here: the built-in local trial"

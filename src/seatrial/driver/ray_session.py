@@ -17,6 +17,7 @@ import seatrial
 from seatrial.canon import file_digest
 from seatrial.driver.watchdog import STACKS
 from seatrial.events import Layout
+from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe import processes
 from seatrial.probe.host import HostProbe
 from seatrial.probe.processes import RUN_VARIABLE
@@ -24,7 +25,8 @@ from seatrial.trial import Trial
 
 # Read by Ray Train on the driver when it is imported; a user's own setting wins.
 DEFAULTS = {
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",  # how late a dead worker is noticed; 2 s by default
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1.0",  # how late a dead worker is noticed; 2 s by default
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # this machine is not drained; the watcher costs the ranks CPU
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # or every relative path would break
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
@@ -89,6 +91,7 @@ class RaySession:
             object_store_memory=OBJECT_STORE_BYTES,
             _temp_dir=str(temporary),
         )
+        os.environ[NODE_VARIABLE] = ray.get_runtime_context().get_node_id()
 
     def start_probes(self) -> None:
         """One actor without CPUs on each host; in the image's own interpreter, without the runtime environment."""
@@ -101,7 +104,10 @@ class RaySession:
             if node["Alive"]:
                 place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 path = self._layout.process(1, f"probe-{node['NodeID'][:8]}")
-                actor = ray.remote(num_cpus=0)(HostProbe).options(scheduling_strategy=place)
+                variables = {NODE_VARIABLE: node["NodeID"], RUN_VARIABLE: self._layout.root.name}
+                actor = ray.remote(num_cpus=0)(HostProbe).options(
+                    scheduling_strategy=place, runtime_env={"env_vars": variables}
+                )
                 self._probes.append(actor.remote(str(path), self._layout.root.name, 1, claims, trial))
 
     def stop_probes(self) -> None:
@@ -165,6 +171,7 @@ def _member(config: dict[str, str]) -> None:
     from seatrial.train import loop, reload
     from seatrial.train.context import open_context
 
+    os.environ[NODE_VARIABLE] = ray.get_runtime_context().get_node_id()
     me = ray.train.get_context()
     root, role = Path(config["root"]), config["role"]
     # The file stays open as long as the process: faulthandler writes to its descriptor from a signal handler.

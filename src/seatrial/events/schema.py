@@ -146,10 +146,14 @@ class Step(Event):
 
 
 class Evaluated(Event):
-    """Held-out windows scored by this process: `[window, nats, tokens, bytes]`."""
+    """Held-out windows scored by this process: `[window, nats, tokens, bytes]`.
+
+    Training ranks score `before` step 0 and `after` the last step; reload processes the model as built, `base`, and as
+    loaded, `reload`.
+    """
 
     event: Literal["evaluated"] = "evaluated"
-    phase: Literal["before", "after", "reload"]
+    phase: Literal["before", "after", "base", "reload"]
     step: int
     items: list[tuple[int, Measured, int, int]]
 

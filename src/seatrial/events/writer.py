@@ -16,6 +16,7 @@ from seatrial.canon import canonical, exact, plain, sha256, utc
 from seatrial.events.redact import Redactor
 from seatrial.events.schema import Closed, Event, Opened
 
+NODE_VARIABLE = "SEATRIAL_RAY_NODE"  # set by whoever knows the Ray node id of this process
 GENESIS = sha256(b"")  # the hash before the first line
 
 
@@ -87,12 +88,12 @@ class Writer:
 
 
 def host_identity() -> str:
-    """Host name and network-namespace inode: two pods, or two namespaces of one machine, are two hosts."""
+    """Ray node id (else the host's name) and network-namespace inode: two pods of one machine are two hosts."""
     try:
         namespace = str(os.stat("/proc/self/ns/net").st_ino)
     except OSError:
         namespace = "unknown"
-    return f"{socket.gethostname()}/net:{namespace}"
+    return f"{os.environ.get(NODE_VARIABLE) or socket.gethostname()}/net:{namespace}"
 
 
 def machine_identity() -> str:

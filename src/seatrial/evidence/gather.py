@@ -64,25 +64,27 @@ def gather(root: Path) -> Run:
     """Reads a run directory. Raises EvidenceError if it is none."""
     layout = Layout(root)
     frozen = _frozen(layout)
-    driver = read(layout.driver_events, layout.relative(layout.driver_events), root_name(layout, frozen))
-    name = root_name(layout, frozen)
+    name = str((frozen or {}).get("run") or root.name)  # as frozen: a copied folder keeps its identity
+    driver = _in_place(read(layout.driver_events, layout.relative(layout.driver_events), name), "driver", None)
     rosters = {roster.phase: roster.files for roster in driver.all(Roster)}
-    ranks, reloads = (tuple(read(root / f, f, name) for f in rosters.get(phase, [])) for phase in ("train", "reload"))
-    listed = {f for files in rosters.values() for f in files} | {driver.path}
-    others = [
-        read(p, layout.relative(p), name)
-        for p in sorted(layout.events.rglob("*.jsonl"))
-        if layout.relative(p) not in listed
-    ]
+    ranks, reloads = (
+        tuple(_in_place(read(root / f, f, name), role, rank) for rank, f in enumerate(rosters.get(phase, [])))
+        for phase, role in (("train", "rank"), ("reload", "reload"))
+    )
+    listed = {driver.path, *(f for files in rosters.values() for f in files)}
+    found = {layout.relative(p): p for p in sorted(layout.events.rglob("*.jsonl"))}
+    others = [read(path, relative, name) for relative, path in found.items() if relative not in listed]
     probes = tuple(s for s in others if s.header and s.header.role == "probe")
     refused = tuple(s.path for s in others if s not in probes)
     claims, void = _claims(layout, frozen, (driver, *ranks, *reloads))
     return Run(name, claims, void, driver, ranks, reloads, probes, refused)
 
 
-def root_name(layout: Layout, frozen: dict[str, Any] | None) -> str:
-    """The run id: as frozen with the claims, so that a copied folder keeps its identity."""
-    return str((frozen or {}).get("run") or layout.root.name)
+def _in_place(stream: Stream, role: str, rank: int | None) -> Stream:
+    """A file that another process of the run wrote is no evidence of this one."""
+    if stream.header and (stream.header.role, stream.header.rank) != (role, rank):
+        return Stream(stream.path, (), (), "foreign")
+    return stream
 
 
 def _frozen(layout: Layout) -> dict[str, Any] | None:

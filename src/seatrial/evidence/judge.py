@@ -217,37 +217,49 @@ def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
             return (
                 NOT_ESTABLISHED,
                 "synthetic-data",
-                "the data is random tokens: nothing can be learnt from it, whatever the loss did",
+                "random tokens: nothing can be learnt from them, whatever the loss did",
             )
-        before, after, again = (
-            look.fact(f"learning.heldout.{metric}.{phase}") for phase in ("before", "after", "reload")
-        )
-        if after.state == "error":
-            return REFUTED, "non-finite", f"held-out {metric.replace('_', ' ')} after training: {after.reason}"
-        for fact in (before, after):
-            if not fact.known:
-                raise Missing(fact)
-        overlap = look.fact("learning.overlap")
-        if overlap.state != "not-applicable" and (found := look.value("learning.overlap"))["share"] >= found["limit"]:
+        name = f"learning.heldout.{metric}"
+        if (last := look.fact(f"{name}.after")).state == "error":
+            return REFUTED, "non-finite", f"held-out {metric.replace('_', ' ')} after training: {last.reason}"
+        before, after = look.value(f"{name}.before"), look.value(f"{name}.after")
+        if look.fact("learning.overlap").state != "not-applicable":
+            overlap = look.value("learning.overlap")
+            if overlap["share"] >= overlap["limit"]:
+                count = len(overlap["suspect_windows"])
+                return (
+                    NOT_ESTABLISHED,
+                    "contaminated",
+                    f"{count} held-out windows ({overlap['share']:.0%}) stand in the training data",
+                )
+        shown, needed, ok = _compare(asked, metric, before, after, look, form)
+        if not ok:
+            return REFUTED, "value", f"{shown}{needed}"
+        # What the ranks scored in a claim's favour must be what other processes score.
+        pairs = [("after", "reload"), *([("before", "base")] if "improves_by" in asked else [])]
+        return _corroborated(name, pairs, look, form) or (SUPPORTED, "", shown)
+
+    return decide
+
+
+def _corroborated(name: str, pairs: list[tuple[str, str]], look: Look, form: Callable[[float], str]) -> Answer | None:
+    """None if the reload processes scored the same, else why the claim is not established."""
+    tolerance = look.value("execution.tolerances")["evaluation_relative"]
+    for phase, witness in pairs:
+        said, again = look.value(f"{name}.{phase}"), look.fact(f"{name}.{witness}")
+        if not again.known:
             return (
                 NOT_ESTABLISHED,
-                "contaminated",
-                f"{len(found['suspect_windows'])} held-out windows ({found['share']:.0%}) stand in the training data",
+                "uncorroborated",
+                f"{form(said)} {phase} training by the ranks alone: {again.reason}",
             )
-        shown, needed, ok = _compare(asked, metric, before.value, after.value, look, form)
-        if not again.known:
-            verdict = NOT_ESTABLISHED if ok else REFUTED
-            return verdict, "uncorroborated" if ok else "value", f"{shown}; the reloaded model was not scored"
-        tolerance = look.value("execution.tolerances")["evaluation_relative"]
-        if not math.isclose(again.value, after.value, rel_tol=tolerance):
+        if not math.isclose(again.value, said, rel_tol=tolerance):
             return (
                 NOT_ESTABLISHED,
                 "contradiction",
-                f"ranks scored {form(after.value)} after training, the reloaded model scores {form(again.value)}",
+                f"ranks scored {form(said)} {phase} training, the reload processes {form(again.value)}",
             )
-        return (SUPPORTED, "", shown) if ok else (REFUTED, "value", f"{shown}{needed}")
-
-    return decide
+    return None
 
 
 def _compare(
@@ -258,12 +270,8 @@ def _compare(
     if "max" in asked:
         return f"{arrow} (claimed: at most {form(asked['max'])})", "", after <= asked["max"]
     if "improves_by" in asked:
-        gained = before - after
-        return (
-            f"{arrow} (claimed: {form(asked['improves_by'])} better than base)",
-            f"; it gained {form(gained)}",
-            gained >= asked["improves_by"],
-        )
+        gained, wanted = before - after, asked["improves_by"]
+        return f"{arrow} (claimed: {form(wanted)} better than base)", f"; it gained {form(gained)}", gained >= wanted
     mark, by = asked["below"], asked.get("by", 0.0)
     level = look.value(f"learning.baseline.{mark}") if isinstance(mark, str) else float(mark)
     name = f"{mark} {form(level)}" if isinstance(mark, str) else form(level)

@@ -17,7 +17,7 @@ def facts(run: Run) -> dict[str, Fact]:
     expected = next((e.heldout_windows for s in run.ranks if (e := s.last(DataOpened))), 0)
     found = [_data(run)]
     scores: dict[str, Items | Fact] = {}
-    for phase in ("before", "after", "reload"):
+    for phase in ("before", "after", "base", "reload"):
         scores[phase] = _items(run, phase, expected)
         found += _scores(phase, scores[phase])
     found += [*_baselines(run), _overlap(run), _difference(scores), _curve(run)]
@@ -48,7 +48,7 @@ def _data(run: Run) -> Fact:
 def _items(run: Run, phase: str, expected: int) -> Items | Fact:
     """Every window exactly once, or the fact that says why not."""
     name = f"learning.heldout.{phase}"
-    streams, role = (run.reloads, "reload") if phase == "reload" else (run.ranks, "rank")
+    streams, role = (run.reloads, "reload") if phase in ("base", "reload") else (run.ranks, "rank")
     if not expected or not streams:
         return unknown(name, "the data was never opened", role)
     items: Items = {}
@@ -75,7 +75,7 @@ def _scores(phase: str, items: Items | Fact) -> list[Fact]:
         return [Fact(name, items.state, reason=items.reason, witness=items.witness) for name in names.values()]
     nats = math.fsum(n for n, _, _ in items.values())
     tokens, size = sum(t for _, t, _ in items.values()), sum(b for _, _, b in items.values())
-    witness = "reload processes" if phase == "reload" else "training ranks"
+    witness = "reload processes" if phase in ("base", "reload") else "training ranks"
     found = [Fact(names["loss"], value=nats / tokens, unit="nats/token", witness=witness)]
     if size:
         return [
@@ -86,18 +86,27 @@ def _scores(phase: str, items: Items | Fact) -> list[Fact]:
 
 
 def _baselines(run: Run) -> list[Fact]:
-    event = next((e for s in run.ranks if (e := s.last(Baselines))), None)
-    if event is None or not sum(event.bytes):
+    """Bits per byte of each table, if training and reload fitted the same."""
+    first, again = (
+        next((e for s in streams if (e := s.last(Baselines))), None) for streams in (run.ranks, run.reloads)
+    )
+    if first is None or not sum(first.bytes):
         return []
-    return [
-        Fact(
-            f"learning.baseline.{name}",
-            value=math.fsum(nats) / math.log(2) / sum(event.bytes),
-            unit="bits/byte",
-            witness="rank 0, fitted on train, scored on the same windows",
-        )
-        for name, nats in sorted(event.nats.items())
-    ]
+    found = []
+    for table in sorted(first.nats):
+        name, value = f"learning.baseline.{table}", _bits(first, table)
+        if again is None:
+            found.append(unknown(name, f"rank 0 says {value:.4f}, and no other process fitted it", "reload"))
+        elif not math.isclose(value, other := _bits(again, table), rel_tol=1e-6):
+            found.append(unknown(name, f"rank 0 says {value:.4f}, the reload {other:.4f}", "rank 0, reload"))
+        else:
+            witness = "fitted on train and scored on the same windows, by rank 0 and by the reload"
+            found.append(Fact(name, value=value, unit="bits/byte", witness=witness))
+    return found
+
+
+def _bits(event: Baselines, table: str) -> float:
+    return math.fsum(event.nats.get(table, [])) / math.log(2) / max(1, sum(event.bytes))
 
 
 def _overlap(run: Run) -> Fact:

@@ -18,6 +18,7 @@ from seatrial.probe.hardware import describe
 from seatrial.probe.packages import installed
 
 INTERVAL_S = 1.0
+LOOK_EVERY = 4
 
 
 class HostProbe:
@@ -29,6 +30,7 @@ class HostProbe:
         self._folder = Path(path).parent
         self._peaks: dict[str, int] = {}
         self._libraries: dict[str, int] = {}
+        self._pids: list[int] = []
         self._stopping = threading.Event()
         self._problem: BaseException | None = None
         self._events.write(Environment(layer="hardware", content=describe()))
@@ -51,24 +53,23 @@ class HostProbe:
         try:
             ticks = 0
             while not self._stopping.wait(INTERVAL_S):
+                self._sample(ticks)
                 ticks += 1
-                self._sample(with_libraries=ticks % 3 == 0)  # the list only grows
         except BaseException as error:
             self._problem = error
 
-    def _sample(self, with_libraries: bool) -> None:
-        for name, pid in self._members().items():
-            figures = processes.status(pid)
-            if "VmHWM" in figures:
-                self._peaks[name] = max(self._peaks.get(name, 0), figures["VmHWM"])
-            if with_libraries:
+    def _sample(self, ticks: int) -> None:
+        """One sample. Looking for new processes and libraries costs most, and is done every few seconds."""
+        members = self._members()
+        if ticks % LOOK_EVERY == 0:
+            self._pids = [p.pid for p in processes.of_run(self._run)]
+            for pid in members.values():
                 self._libraries |= processes.libraries(pid)
-        resident = sum(processes.status(p.pid).get("RssAnon", 0) for p in processes.of_run(self._run))
-        self._events.write(
-            MemorySample(
-                peaks_bytes={k: exact(v) for k, v in sorted(self._peaks.items())}, resident_bytes=exact(resident)
-            )
-        )
+        for name, pid in members.items():
+            self._peaks[name] = max(self._peaks.get(name, 0), processes.status(pid).get("VmHWM", 0))
+        resident = sum(processes.status(pid).get("RssAnon", 0) for pid in {*self._pids, *members.values()})
+        peaks = {name: exact(size) for name, size in sorted(self._peaks.items()) if size}
+        self._events.write(MemorySample(peaks_bytes=peaks, resident_bytes=exact(resident)))
 
     def _members(self) -> dict[str, int]:
         """Process name and pid of the training processes on this host, by the headers of their event files."""

@@ -29,7 +29,6 @@ from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
 from seatrial.canon import canonical, file_digest, parse, sha256
-from seatrial.errors import RunError
 from seatrial.events.schema import CheckpointRemoved, CheckpointSaved
 from seatrial.train.context import Context
 from seatrial.train.observe import tensor_digest
@@ -143,21 +142,19 @@ def _commit(folder: Path, context: Context, progress: dict[str, Any], shards: li
 
 def _retain(context: Context) -> None:
     """Removes all but the newest checkpoints; the manifest goes first, so that what is left is never taken for one."""
-    complete = sorted(p.parent for p in context.layout.checkpoints.glob(f"*/{MANIFEST}"))
-    for folder in complete[: -context.trial.workload.checkpoint.num_to_keep]:
+    for folder in complete(context.layout.checkpoints)[: -context.trial.workload.checkpoint.num_to_keep]:
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder)
-        context.events.write(
-            CheckpointRemoved(step=int(folder.name.split("-")[1]), path=context.layout.relative(folder))
-        )
+        context.events.write(CheckpointRemoved(step=_step(folder), path=context.layout.relative(folder)))
 
 
-def newest(root: Path) -> Path:
-    """The newest complete checkpoint. Raises RunError without one."""
-    complete = sorted(p.parent for p in root.glob(f"*/{MANIFEST}"))
-    if not complete:
-        raise RunError(f"{root} holds no complete checkpoint")
-    return complete[-1]
+def complete(root: Path) -> list[Path]:
+    """The folders of all complete checkpoints, oldest first."""
+    return sorted((p.parent for p in root.glob(f"step-*/{MANIFEST}")), key=lambda folder: (_step(folder), folder.name))
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.split("-")[1])
 
 
 def load(

@@ -17,7 +17,7 @@ from seatrial.train.shard import reshard
 
 @torch.no_grad()
 def evaluate(
-    context: Context, model: nn.Module, data: Dataset, phase: Literal["before", "after", "reload"], step: int
+    context: Context, model: nn.Module, data: Dataset, phase: Literal["before", "after", "base", "reload"], step: int
 ) -> None:
     """Writes one item a window of this rank: window, nats, tokens, bytes.
 

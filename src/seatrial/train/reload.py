@@ -1,7 +1,7 @@
 """The end check: a new process, a new model and a new optimizer load the final checkpoint and say what they got.
 
-The same processes score the held-out windows again and recompute the planned data from the source: a second witness for
-the numbers that the training ranks reported.
+The same processes score the held-out windows again, before and after the load, fit the baselines again and recompute
+the planned data from the source: a second witness for what the training ranks reported.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from seatrial.canon import sha256
-from seatrial.errors import SeatrialError
-from seatrial.events.schema import DataAudited, ProcessFailed, Reloaded
+from seatrial.errors import RunError, SeatrialError
+from seatrial.events.schema import Baselines, DataAudited, ProcessFailed, Reloaded
 from seatrial.plan.order import sample_digest, step_digest
 from seatrial.train import checkpoint, observe
 from seatrial.train.context import Context
-from seatrial.train.data import Dataset
+from seatrial.train.data import Dataset, baselines
 from seatrial.train.evaluate import evaluate
 from seatrial.train.loop import build
 
@@ -36,26 +36,32 @@ def run(context: Context) -> None:
 
 def _reload(context: Context) -> None:
     trainee = build(context)
-    folder = checkpoint.newest(context.layout.checkpoints)
+    evaluate(context, trainee.module, trainee.data, "base", 0)
+    found = checkpoint.complete(context.layout.checkpoints)
+    if not found:
+        raise RunError("there is no complete checkpoint to reload")
+    folder = found[-1]
     progress, missing = checkpoint.load(context, folder, trainee.module, trainee.optimizer)
-    state = (
-        {} if missing else checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
-    )
+    state = {}
+    if not missing:
+        state = checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
     updates, dead = _updates(trainee.module, trainee.optimizer, bool(missing))
     context.events.write(
         Reloaded(
             step=int(progress.get("step", 0)),
             path=context.layout.relative(folder),
-            missing=missing,
+            manifest=sha256((folder / checkpoint.MANIFEST).read_bytes()),
             state=state,
+            missing=missing,
             updates=updates,
             dead=dead,
-            manifest=sha256((folder / checkpoint.MANIFEST).read_bytes()),
         )
     )
     if not missing:
         evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
     if context.rank == 0:
+        nats, sizes = baselines.score(trainee.data)
+        context.events.write(Baselines(nats=nats, bytes=sizes))
         context.events.write(audit(context, trainee.data))
 
 

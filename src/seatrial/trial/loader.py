@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
@@ -50,7 +51,22 @@ _EXPECTED = {
 }
 
 
-def load(path: Path) -> Trial:
+@dataclass(frozen=True)
+class Loaded:
+    """A trial with the file it came from."""
+
+    trial: Trial
+    source: Source
+
+    def locate(self, error: InputError) -> InputError:
+        """`error`, which names a field, with the place of that field in the file."""
+        if error.place or not error.field:
+            return error
+        place = self.source.place(tuple(error.field.split(".")))
+        return InputError(error.seen, place=place, field=error.field, expected=error.expected, fix=error.fix)
+
+
+def load(path: Path) -> Loaded:
     """The trial in a YAML file. Raises InputError, one line for each thing that is wrong."""
     source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
@@ -60,15 +76,20 @@ def load(path: Path) -> Trial:
         )
     _include(source, path)
     _anchor(source)
-    return _validate(source)
+    return Loaded(_validate(source), source)
 
 
-def builtin(name: str) -> tuple[Trial, str]:
-    """A trial that ships with seatrial, and its text. Relative paths in it are of the working directory."""
+def builtin(name: str) -> Loaded:
+    """A trial that ships with seatrial. Relative paths in it are of the working directory."""
     if name not in templates():
         raise InputError(f"unknown template {clean(name)}", expected=f"one of {', '.join(templates())}")
-    raw = (files("seatrial.trial") / "templates" / f"{name}.yaml").read_bytes()
-    return _validate(parse(raw, f"template {name}")), raw.decode()
+    source = parse(template(name).encode(), f"template {name}")
+    return Loaded(_validate(source), source)
+
+
+def template(name: str) -> str:
+    """The text of a trial that ships with seatrial."""
+    return (files("seatrial.trial") / "templates" / f"{name}.yaml").read_text(encoding="utf-8")
 
 
 def templates() -> list[str]:
