@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.trials import tiny
+from tests.support.trials import quick
 
 
 @pytest.fixture(scope="session")
@@ -15,4 +15,4 @@ def clean_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("torch")
     from tests.support import gloo
 
-    return gloo.run(tiny(), tmp_path_factory.mktemp("clean")).root
+    return gloo.run(quick(), tmp_path_factory.mktemp("clean")).root

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 from seatrial.evidence import judge, read_evidence
 from tests.mutants import plants
 from tests.support import gloo
-from tests.support.trials import tiny
+from tests.support.trials import quick
 
 pytestmark = pytest.mark.dist
 SUPPORTED = "supported"
@@ -53,7 +53,7 @@ def cuts(data: bytes) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def lying_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with claims that are refuted: nothing that is deleted may turn them."""
-    return gloo.run(tiny(), tmp_path_factory.mktemp("lying"), plants.same_shard).root
+    return gloo.run(quick(), tmp_path_factory.mktemp("lying"), plants.same_shard).root
 
 
 @pytest.mark.parametrize("kind", ["clean", "lying"])

@@ -13,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 from seatrial.canon import file_digest
 from seatrial.driver.finish import seal_run
 from tests.support import gloo
-from tests.support.trials import TINY, tiny
+from tests.support.trials import TINY, quick
 
 pytestmark = pytest.mark.dist
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_from_a_folder(folder: Path, tmp_path: Path) -> None:
     data = {"train": str(folder / "train.md"), "heldout": str(folder / "heldout.md"), "heldout_windows": 8}
-    sealed = seal_run(gloo.run(tiny(model={"path": str(folder)}, data=data, steps=10, checkpoint={"every": 10}), tmp_path))[1]
+    sealed = seal_run(gloo.run(quick(model={"path": str(folder)}, data=data, steps=10, checkpoint={"every": 10}), tmp_path))[1]
     verdicts = {v["claim"]: v["verdict"] for v in sealed["verdicts"]}
     assert [verdicts[c] for c in list(verdicts)[:3]] == ["supported"] * 3, sealed["verdicts"]
     files = sealed["evidence"]["environment"]["environment.model"]["value"]["content"]["files"]
@@ -71,6 +71,6 @@ def oracle(folder: Path, windows: int, length: int) -> float:
 
 def test_a_vocabulary_that_is_too_small_ends_the_run(tmp_path: Path) -> None:
     config = {**TINY["workload"]["model"]["config"], "vocab_size": 100}
-    sealed = seal_run(gloo.run(tiny(model={"config": config}), tmp_path))[1]
+    sealed = seal_run(gloo.run(quick(model={"config": config}), tmp_path))[1]
     assert sealed["exit_code"] == 4
     assert "raise vocab_size" in json.dumps(sealed["evidence"]["execution"]["execution.failures"])

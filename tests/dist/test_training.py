@@ -15,7 +15,7 @@ from seatrial.events import Layout, read
 from seatrial.events.schema import ProcessFailed, Step
 from seatrial.record import find, verify
 from tests.support import gloo
-from tests.support.trials import tiny
+from tests.support.trials import quick
 
 pytestmark = pytest.mark.dist
 
@@ -42,7 +42,7 @@ def by_strategy(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[lis
         ("fsdp-1", 1, {"strategy": "fsdp"}),
         ("hsdp-4", 4, {"strategy": "hsdp", "shard_degree": 2}),
     ):
-        trial = tiny({"scaling": {"num_workers": world}}, steps=10, checkpoint={"every": 10}, **changes)
+        trial = quick({"scaling": {"num_workers": world}}, steps=10, checkpoint={"every": 10}, **changes)
         layout = gloo.run(trial, tmp_path_factory.mktemp(name))
         found[name] = (losses(layout, world), seal_run(layout)[1])
     return found
@@ -87,7 +87,7 @@ def test_data_that_ranks_do_not_share(tmp_path: Path) -> None:
     """Rank 1 has one more line in its held-out file: the run stops before step 1 and says why."""
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text(f"{name} of the text\n" * 400)
-    trial = tiny(data={"train": str(tmp_path / "train.txt"), "heldout": str(tmp_path / "heldout.txt"), "heldout_windows": 4})
+    trial = quick(data={"train": str(tmp_path / "train.txt"), "heldout": str(tmp_path / "heldout.txt"), "heldout_windows": 4})
     layout = gloo.run(trial, tmp_path / "runs", own_data_on_rank_1)
     failed = read(layout.process(1, "rank-0"), "rank-0", layout.root.name).last(ProcessFailed)
     assert failed is not None
@@ -120,7 +120,7 @@ def test_a_storage_that_fills_up_is_sealed(tmp_path: Path) -> None:
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=9500k", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
         pytest.skip("mounting a tmpfs needs root")
     try:
-        layout = gloo.run(tiny(steps=200, checkpoint={"every": 100}), mount)
+        layout = gloo.run(quick(steps=200, checkpoint={"every": 100}), mount)
         _, record = seal_run(layout)
         assert record["exit_code"] == 4
         assert "No space left" in str(record["evidence"]["execution"]["execution.failures"]["value"]) or "failed" in record["ended_early"]

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 from seatrial.record import seal
 from tests.mutants import plants
 from tests.support import gloo
-from tests.support.trials import tiny
+from tests.support.trials import quick
 
 pytestmark = pytest.mark.dist
 
@@ -26,7 +26,7 @@ LIES: list[tuple[Any, str, str, str, str]] = [
     (plants.frozen_blocks, COMPLETED, "refuted", "updates", "never changed"),
     (plants.starved_blocks, COMPLETED, "refuted", "updates", "never received a gradient"),
     (plants.learning_rate_zero, COMPLETED, "refuted", "updates", "never changed"),
-    (plants.learning_rate_zero, LEARNING, "refuted", "value", "7.8"),
+    (plants.learning_rate_zero, LEARNING, "refuted", "value", "needed"),
     (plants.wrong_schedule, COMPLETED, "refuted", "schedule", "off the learning-rate schedule"),
     (plants.shuffled_labels, LEARNING, "refuted", "value", "needed"),
     (plants.heldout_in_train, LEARNING, "not-established", "contaminated", "stand in the training data"),
@@ -56,7 +56,7 @@ def record(
 ) -> dict[str, Any]:
     name = f"{plant.__name__}{workload or ''}"
     if name not in runs:
-        layout = gloo.run(tiny(**workload), tmp_path_factory.mktemp("runs"), plant)
+        layout = gloo.run(quick(**workload), tmp_path_factory.mktemp("runs"), plant)
         runs[name] = {**seal(layout.root)[1], "root": layout.root}
     return runs[name]
 
@@ -90,7 +90,7 @@ def test_replicas_that_drift_apart(runs: Any, tmp_path_factory: Any) -> None:
 
 def test_a_base_that_is_made_to_look_bad(tmp_path: Path) -> None:
     claims = [{"claim": "learning.heldout.loss", "improves_by": 3.0, "over": "base"}]
-    sealed = seal(gloo.run(tiny({"claims": claims}), tmp_path, plants.gloomy_base).root)[1]
+    sealed = seal(gloo.run(quick({"claims": claims}), tmp_path, plants.gloomy_base).root)[1]
     assert sealed["verdicts"][0]["reason"] == "contradiction", sealed["verdicts"]
 
 
@@ -100,13 +100,13 @@ def test_heldout_that_the_user_took_from_train(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text(text)
     (tmp_path / "heldout.txt").write_text(text[50_000:70_000])
     data = {"train": str(tmp_path / "train.txt"), "heldout": str(tmp_path / "heldout.txt"), "heldout_windows": 16}
-    sealed = seal(gloo.run(tiny(data=data), tmp_path / "runs").root)[1]
+    sealed = seal(gloo.run(quick(data=data), tmp_path / "runs").root)[1]
     assert verdict(sealed, COMPLETED)["verdict"] == "supported"
     assert verdict(sealed, LEARNING)["reason"] == "contaminated"
 
 
 def test_random_tokens_never_support_learning(tmp_path: Path) -> None:
-    sealed = seal(gloo.run(tiny(data={"synthetic": "random-tokens"}), tmp_path).root)[1]
+    sealed = seal(gloo.run(quick(data={"synthetic": "random-tokens"}), tmp_path).root)[1]
     assert verdict(sealed, LEARNING)["reason"] == "synthetic-data"
     assert [v["verdict"] for v in sealed["verdicts"]] == ["supported"] * 3 + ["not-established"]
     assert sealed["exit_code"] == 3

@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 
 from seatrial.canon import parse
 from seatrial.probe.processes import of_run
-from tests.support.trials import tiny
+from tests.support.trials import quick
 
 pytestmark = pytest.mark.ray
 
@@ -81,7 +81,7 @@ def rank_at_step(rank: int, step: int) -> Callable[[Path], int]:
 
 
 def trial(changes: dict[str, Any] | None = None, **workload: Any) -> dict[str, Any]:
-    document = tiny(changes, **workload).resolved()
+    document = quick(changes, **workload).resolved()
     document.pop("storage")
     return document
 

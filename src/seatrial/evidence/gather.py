@@ -66,7 +66,7 @@ def gather(root: Path) -> Run:
     frozen = _frozen(layout)
     name = str((frozen or {}).get("run") or root.name)  # as frozen: a copied folder keeps its identity
     driver = _in_place(read(layout.driver_events, layout.relative(layout.driver_events), name), "driver", None)
-    rosters = {roster.phase: roster.files for roster in driver.all(Roster)}
+    rosters: dict[str, list[str]] = {roster.phase: roster.files for roster in driver.all(Roster)}
     ranks, reloads = (
         tuple(_in_place(read(root / f, f, name), role, rank) for rank, f in enumerate(rosters.get(phase, [])))
         for phase, role in (("train", "rank"), ("reload", "reload"))
