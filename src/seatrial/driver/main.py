@@ -120,6 +120,7 @@ class Driver:
 
     def _open_session(self) -> Any:
         import ray
+
         from seatrial.driver.ray_session import RaySession
 
         session = RaySession(self.trial, self.layout, self.temporary)

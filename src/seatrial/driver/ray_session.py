@@ -95,9 +95,8 @@ class RaySession:
 
     def start_probes(self) -> None:
         """One actor without CPUs on each host; in the image's own interpreter, without the runtime environment."""
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
         for node in ray.nodes():

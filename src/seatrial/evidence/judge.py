@@ -223,15 +223,11 @@ def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
         if (last := look.fact(f"{name}.after")).state == "error":
             return REFUTED, "non-finite", f"held-out {metric.replace('_', ' ')} after training: {last.reason}"
         before, after = look.value(f"{name}.before"), look.value(f"{name}.after")
-        if look.fact("learning.overlap").state != "not-applicable":
-            overlap = look.value("learning.overlap")
-            if overlap["share"] >= overlap["limit"]:
-                count = len(overlap["suspect_windows"])
-                return (
-                    NOT_ESTABLISHED,
-                    "contaminated",
-                    f"{count} held-out windows ({overlap['share']:.0%}) stand in the training data",
-                )
+        overlap = look.value("learning.overlap")
+        if overlap["share"] >= overlap["limit"]:
+            count = len(overlap["suspect_windows"])
+            seen = f"{count} held-out windows ({overlap['share']:.0%}) stand in the training data"
+            return NOT_ESTABLISHED, "contaminated", seen
         shown, needed, ok = _compare(asked, metric, before, after, look, form)
         if not ok:
             return REFUTED, "value", f"{shown}{needed}"

@@ -115,7 +115,7 @@ def _overlap(run: Run) -> Fact:
     if event is None:
         return unknown(name, "no rank compared held-out with train", "rank 0")
     if not event.shares:
-        return Fact(name, "not-applicable", reason=f"rows are shorter than {event.ngram} tokens")
+        return unknown(name, f"held-out windows of {event.ngram} tokens are too short to compare with train", "rank 0")
     limits = run.plan.get("tolerances", {})
     suspect = [n for n, share in enumerate(event.shares) if share > limits.get("overlap_window_share", 0.0)]
     return Fact(

@@ -132,7 +132,7 @@ def open_and_prove(context: Context, data: Dataset) -> None:
         nats, sizes = baselines.score(data)
         context.events.write(Environment(layer="data", content=data.documents.manifest))
         context.events.write(Baselines(nats=nats, bytes=sizes))
-        context.events.write(Overlap(ngram=overlap.NGRAM, shares=overlap.shares(data)))
+        context.events.write(Overlap(ngram=overlap.ngram(data), shares=overlap.shares(data)))
 
 
 def train(context: Context, trainee: Trainee) -> None:
