@@ -62,6 +62,12 @@ def wrong_schedule() -> None:
     loop.learning_rate = lambda step, *, peak, warmup_steps, steps: peak * step / steps / 10
 
 
+def rate_at_a_tenth() -> None:
+    """The optimizer is given a tenth of the rate that the schedule says."""
+    apply = loop.apply
+    loop.apply = lambda optimizer, rate: apply(optimizer, rate / 10)
+
+
 def shuffled_labels() -> None:
     """Targets are permuted within the micro-batch after they were fetched."""
     compute = loop.compute_loss
@@ -86,6 +92,24 @@ def heldout_in_train() -> None:
         return replace(data, train=np.concatenate([data.heldout, data.train]))
 
     loop.open_data = leaked
+
+
+def heldout_fetched() -> None:
+    """The training stream is clean, and training reads the held-out windows all the same."""
+    fetch = loop.fetch
+
+    def leaked(data: Any, wanted: range) -> Any:
+        from dataclasses import replace
+
+        return fetch(replace(data, train=data.heldout), wanted)
+
+    loop.fetch = leaked
+
+
+def swapped_parts() -> None:
+    """Each rank reads another rank's part of the batch: together they read all of it."""
+    indices = loop.indices
+    loop.indices = lambda step, rank, micro, **kwargs: indices(step, kwargs["world_size"] - 1 - rank, micro, **kwargs)
 
 
 def same_batch_for_ever() -> None:
@@ -129,6 +153,8 @@ def skipped_updates() -> None:
         if count % 10:
             apply(optimizer, rate)
         else:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
             optimizer.zero_grad()
 
     loop.apply = skipping
@@ -178,6 +204,20 @@ def moment_not_saved() -> None:
         return {**state, "optim": optim}
 
     checkpoint.collect = lacking
+
+
+def stale_weights_saved() -> None:
+    """Every checkpoint holds the weights of the first one, with the optimizer and the step of its own."""
+    collect = checkpoint.collect
+    first: dict[str, Any] = {}
+
+    def stale(*arguments: Any) -> Any:
+        state = collect(*arguments)
+        if not first:
+            first.update({name: tensor.detach().clone() for name, tensor in state["model"].items()})
+        return {**state, "model": first}
+
+    checkpoint.collect = stale
 
 
 def stale_cursor() -> None:

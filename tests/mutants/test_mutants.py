@@ -25,11 +25,15 @@ LEARNING = "learning.heldout.bits_per_byte"
 LIES: list[tuple[Any, str, str, str, str]] = [
     (plants.frozen_blocks, COMPLETED, "refuted", "updates", "never changed"),
     (plants.starved_blocks, COMPLETED, "refuted", "updates", "never received a gradient"),
-    (plants.learning_rate_zero, COMPLETED, "refuted", "updates", "never changed"),
+    (plants.learning_rate_zero, COMPLETED, "refuted", "schedule", "off the learning-rate schedule"),
+    (plants.rate_at_a_tenth, COMPLETED, "refuted", "schedule", "off the learning-rate schedule"),
     (plants.learning_rate_zero, LEARNING, "refuted", "value", "needed"),
     (plants.wrong_schedule, COMPLETED, "refuted", "schedule", "off the learning-rate schedule"),
     (plants.shuffled_labels, LEARNING, "refuted", "value", "needed"),
     (plants.heldout_in_train, LEARNING, "not-established", "contaminated", "stand in the training data"),
+    (plants.heldout_fetched, LEARNING, "not-established", "contradiction", "compared with held-out"),
+    (plants.swapped_parts, RANKS, "refuted", "data", "did not read its own part"),
+    (plants.stale_weights_saved, RELOADS, "refuted", "different", "does not hold what was trained"),
     (plants.same_batch_for_ever, COMPLETED, "refuted", "data", "first difference at step 2"),
     (plants.restarted_data, COMPLETED, "refuted", "data", "first difference at step 21"),
     (plants.same_shard, COMPLETED, "refuted", "data", "first difference at step 1"),
@@ -42,6 +46,7 @@ LIES: list[tuple[Any, str, str, str, str]] = [
     (plants.flattering_evaluation, LEARNING, "not-established", "contradiction", "the reload processes"),
     (plants.easy_baseline, LEARNING, "not-established", "unknown", "the reload"),
     (plants.diverged, LEARNING, "refuted", "non-finite", "NaN"),
+    (plants.diverged, RANKS, "not-established", "unclear", "not finite"),
 ]
 
 

@@ -20,7 +20,7 @@ pytest.importorskip("torch")
 
 from seatrial.canon import parse
 from seatrial.probe.processes import of_run
-from tests.support.trials import quick
+from tests.support.trials import TINY, quick
 
 pytestmark = pytest.mark.ray
 
@@ -87,7 +87,7 @@ def trial(changes: dict[str, Any] | None = None, **workload: Any) -> dict[str, A
 
 
 def nothing_left(root: Path) -> None:
-    assert list(of_run(root.name)) == []
+    assert list(of_run(root)) == []
     sessions = [p for p in Path("/tmp").glob("st-*") if p.is_dir() and any(root.name in str(x) for x in p.iterdir())]
     assert sessions == []
 
@@ -105,8 +105,9 @@ def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def clean(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Command, int, str, str]:
     """One clean run, looked at by several tests."""
     folder = tmp_path_factory.mktemp("clean")
-    changes = {"runtimeEnv": {"env_vars": {"MY_API_TOKEN": SECRET}}}
-    command = Command(folder, trial(changes))
+    claims = [*TINY["claims"], {"claim": "performance.tokens_per_second", "min": 1.0}]
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    command = Command(folder, trial({"runtimeEnv": {"env_vars": {"MY_API_TOKEN": SECRET}}, "claims": claims}))
     return folder, command, *command.end()
 
 
@@ -136,9 +137,11 @@ def test_what_the_run_recorded(clean: Any) -> None:
     assert evidence["environment"]["environment.image.ran"]["state"] == "unknown"
     assert evidence["environment"]["environment.runtime_env"]["value"] == {"same_everywhere": True, "delta": {}}
     assert evidence["environment"]["environment.ray"]["value"]["content"]["ray"].startswith("2.58")
-    assert (
-        len({m["pid"] for m in evidence["execution"]["execution.roster"]["value"]}) == 5
-    )  # 2 ranks, 2 reloads, 1 probe
+    # A repository without a commit: unknown, not clean.
+    assert "git could not tell" in evidence["environment"]["environment.code"]["reason"]
+    assert evidence["performance"]["performance.window_by_probe"]["state"] == "value"
+    pids = {member["pid"] for member in evidence["execution"]["execution.roster"]["value"]}
+    assert len(pids) == 5  # 2 ranks, 2 reloads, 1 probe
 
 
 def test_the_record_verifies_until_a_byte_changes(clean: Any) -> None:

@@ -21,7 +21,15 @@ def dataset(train: bytes, heldout: bytes, length: int, windows: int = 2) -> Data
     documents = Documents("text", [train], [heldout], [])
     tokenizer = ByteTokenizer()
     return Dataset(
-        "text", documents.digest, tokenizer, tokenizer.encode([train]), tokenizer.encode([heldout]), length, 7, windows, documents
+        "text",
+        documents.digest,
+        tokenizer,
+        tokenizer.encode([train]),
+        tokenizer.encode([heldout]),
+        length,
+        7,
+        windows,
+        documents,
     )
 
 

@@ -59,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def whole(folder: Path) -> tuple[bytes, Stream]:
     """A file of a header, a roll call, four steps and a normal end, with its stream."""
     path = folder / "whole.jsonl"
-    stream = written(path, RollCall(at="start", step=0, counts=[1, 1]), *map(step, range(1, 5)))
+    stream = written(path, RollCall(at="start", step=0, counts=[1, 1], claims="sha256:c"), *map(step, range(1, 5)))
     return path.read_bytes(), stream
 
 
@@ -288,11 +288,14 @@ def test_the_run_directory(tmp_path):
         ("record.sha256", True),
         ("report.html", True),
         ("checkpoints/step-20/__0_0.distcp", True),
+        ("checkpoints/step-40/__0_0.distcp", False),  # its manifest was never written
         ("checkpoints/step-20/manifest.json", False),
         ("events/driver.jsonl", False),
         ("logs/record.log", False),
         ("trial.json", False),
     ],
 )
-def test_what_a_record_does_not_list(relative, unlisted):
-    assert is_unlisted_by_design(relative) is unlisted
+def test_what_a_record_does_not_list(relative, unlisted, tmp_path):
+    (tmp_path / "checkpoints/step-20").mkdir(parents=True)
+    (tmp_path / "checkpoints/step-20/manifest.json").write_text("{}")
+    assert is_unlisted_by_design(tmp_path, relative) is unlisted

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED, Evidence, Fact, Verdict, unknown
-from seatrial.evidence.judge import JUDGES, exit_code, judge
+from seatrial.evidence.judge import exit_code, judge
+from seatrial.evidence.rules import JUDGES
 from seatrial.trial.claims import REGISTRY
 
 pytestmark = pytest.mark.unit
@@ -36,20 +37,21 @@ GOOD: dict[str, Any] = {
     "execution.parameters_without_gradient": [],
     "execution.parameters_unmoved": [],
     "execution.schedule": {"off_schedule": [], "peak": 0.01},
-    "execution.data_order": {"steps": 20, "matching": 20, "first_difference": None},
+    "execution.data_order": {"steps": 20, "matching": 20, "first_difference": None, "misplaced": []},
     "execution.roll_calls": {"complete": 4, "planned": 4, "wrong": []},
-    "execution.gradient_roll_calls": {"complete": 3, "planned": 3, "wrong": []},
+    "execution.gradient_roll_calls": {"complete": 3, "planned": 3, "wrong": [], "unclear": []},
     "execution.replicas": {"compared": 3, "differing_steps": []},
     "execution.tolerances": {"evaluation_relative": 1e-4},
-    "learning.data": {"synthetic": False},
+    "learning.data": {"synthetic": False, "heldout_windows": 64, "heldout_windows_asked": 64},
     "learning.overlap": {"share": 0.0, "limit": 0.1, "suspect_windows": []},
     "learning.baseline.bigram": 3.5,
     **{f"learning.heldout.{m}.{p}": v for m in ("loss", "bits_per_byte") for p, v in (("before", 7.9), ("base", 7.9), ("after", 2.8), ("reload", 2.8))},
-    "recovery.status": {"status": "finished", "cause": ""},
+    "recovery.status": {"status": "finished", "cause": "", "load_failed": ""},
     "recovery.reload": {
-        "step": 20, "equal": 24, "expected": 24, "tensors": 12, "missing": [], "different": [], "new_processes": True, "manifest_equal": True,
+        "step": 20, "equal": 24, "expected": 24, "tensors": 12, "missing": [], "different": [], "untrained": [], "new_processes": True, "manifest_equal": True,
     },
-    "performance.tokens_per_second": {"tokens_per_second": 9500.0, "steps": 10},
+    "performance.tokens_per_second": {"tokens_per_second": 9500.0, "steps": 30},
+    "performance.window_by_probe": {"ranks_s": 30.0, "at_least_s": 29.0, "at_most_s": 32.0, "slack_s": 2.0},
     "performance.clocks": {"relative_spread": 0.0, "tolerance": 0.05},
     "performance.step_time": {"p95": 0.5},
     "environment.hosts": {"hosts": 1, "agree": True},
@@ -98,11 +100,25 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
     ("execution.completed", {"execution__executed_steps": {"min": 19, "max": 20, "by_rank": {}}}, "steps"),
     ("execution.completed", {"execution__updates": {"min": 18, "max": 18, "tensors": 12}}, "updates"),
     ("execution.completed", {"execution__parameters_unmoved": ["a.weight"]}, "updates"),
-    ("execution.completed", {"execution__data_order": {"steps": 20, "matching": 19, "first_difference": 20}}, "data"),
+    (
+        "execution.completed",
+        {"execution__data_order": {"steps": 20, "matching": 19, "first_difference": 20, "misplaced": []}},
+        "data",
+    ),
     (
         "execution.all_ranks_participated",
         {"execution__roll_calls": {"complete": 3, "planned": 4, "wrong": []}},
         "roll-call",
+    ),
+    (
+        "execution.all_ranks_participated",
+        {"execution__data_order": {**GOOD["execution.data_order"], "misplaced": [{"rank": 1, "step": 3}]}},
+        "data",
+    ),
+    (
+        "recovery.checkpoint_reloads",
+        {"recovery__reload": {**GOOD["recovery.reload"], "untrained": ["rank 0: x"]}},
+        "different",
     ),
     ("execution.all_ranks_participated", {"execution__replicas": {"compared": 3, "differing_steps": [10]}}, "replicas"),
     (
@@ -110,7 +126,11 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
         {"recovery__reload": {**GOOD["recovery.reload"], "different": ["rank 0: x"]}},
         "different",
     ),
-    ("recovery.checkpoint_reloads", {"recovery__status": {"status": "failed", "cause": "no"}}, "reload"),
+    (
+        "recovery.checkpoint_reloads",
+        {"recovery__status": {"status": "failed", "cause": "no", "load_failed": "it is broken"}},
+        "reload",
+    ),
     (
         "learning.heldout.bits_per_byte",
         {"learning__heldout__bits_per_byte__after": 3.2, "learning__heldout__bits_per_byte__reload": 3.2},
@@ -123,7 +143,7 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "performance.tokens_per_second",
-        {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 3}},
+        {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 30}},
         "value",
     ),
     ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01}}, "value"),
@@ -153,7 +173,41 @@ DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
         {"learning__baseline__bigram": unknown("learning.baseline.bigram", "two say two")},
         "unknown",
     ),
-    ("recovery.checkpoint_reloads", {"recovery__status": {"status": "interrupted", "cause": ""}}, "not-run"),
+    *(
+        (
+            "recovery.checkpoint_reloads",
+            {"recovery__status": {"status": status, "cause": "", "load_failed": ""}},
+            "not-run",
+        )
+        for status in ("interrupted", "timed-out", "failed")
+    ),
+    (
+        "execution.all_ranks_participated",
+        {
+            "execution__gradient_roll_calls": {
+                **GOOD["execution.gradient_roll_calls"],
+                "unclear": [{"step": 1, "rank": 0, "problem": "NaN"}],
+            }
+        },
+        "unclear",
+    ),
+    (
+        "learning.heldout.loss",
+        {"execution__data_order": {**GOOD["execution.data_order"], "matching": 3, "first_difference": 4}},
+        "contradiction",
+    ),
+    ("learning.heldout.loss", {"execution__data_order": None}, "unknown"),
+    ("performance.tokens_per_second", {"performance__window_by_probe": None}, "uncorroborated"),
+    (
+        "performance.tokens_per_second",
+        {"performance__window_by_probe": {**GOOD["performance.window_by_probe"], "ranks_s": 15.0}},
+        "contradiction",
+    ),
+    (
+        "performance.step_time_p95",
+        {"performance__tokens_per_second": {"tokens_per_second": 9.0, "steps": 12}},
+        "unstable",
+    ),
     (
         "recovery.checkpoint_reloads",
         {"recovery__reload": {**GOOD["recovery.reload"], "new_processes": False}},
@@ -190,7 +244,10 @@ def test_exit_codes() -> None:
     assert of(SUPPORTED, NOT_ESTABLISHED) == 3
     assert of(SUPPORTED, NOT_ESTABLISHED, REFUTED) == 1
     assert of(REFUTED, early=True) == 4
-    assert of(NOT_ESTABLISHED, claim="recovery.worker_kill") == 0  # a drill's claim is not a run's to establish
+    drill = Verdict("recovery.worker_kill", NOT_ESTABLISHED, "", {}, "")
+    done = Verdict("execution.completed", SUPPORTED, "", {}, "")
+    assert exit_code([done, drill], ended_early=False) == 0  # a drill's claim is not a run's to establish
+    assert exit_code([drill], ended_early=False) == 3  # and nothing else was claimed: nothing is shown
 
 
 JSON = st.recursive(

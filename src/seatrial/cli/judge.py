@@ -7,6 +7,7 @@ import click
 from seatrial import report
 from seatrial.cli import output
 from seatrial.errors import EvidenceError
+from seatrial.probe.processes import of_run
 from seatrial.record import find_run, latest, read_record, seal
 
 
@@ -21,6 +22,8 @@ def command(run: str, as_json: bool) -> int:
     Nothing is trained and nothing but the run directory is read. Also seals a run that never was.
     """
     root = find_run(run)
+    if going := list(of_run(root)):
+        raise EvidenceError(f"{root.name} is still going on (process {going[0].pid}); it seals itself when it ends")
     try:
         cites = read_record(latest(root))[1]
     except EvidenceError:
@@ -32,5 +35,5 @@ def command(run: str, as_json: bool) -> int:
         output.document(record, digest)
     else:
         output.verdicts(record)
-        output.paths(path, digest, reports)
+        output.paths(path, digest, reports, bool(record["ended_early"]))
     return int(record["exit_code"])

@@ -71,6 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(error.exit_code)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        click.echo(f"seatrial: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        sys.exit(EXIT_INPUT)
     except Exception:
         import traceback
 

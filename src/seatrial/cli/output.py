@@ -77,7 +77,7 @@ def rate(value: float) -> str:
     return f"{value / 1000:.1f}k" if value >= 1000 else f"{value:.0f}"
 
 
-def paths(record: Path, digest: str, reports: list[Path]) -> None:
+def paths(record: Path, digest: str, reports: list[Path], ended_early: bool) -> None:
     """Where everything is."""
     out = console()
     out.print()
@@ -85,6 +85,8 @@ def paths(record: Path, digest: str, reports: list[Path]) -> None:
     for path in reports:
         if path.suffix == ".html":
             out.print(f"  report   {near(path)}", markup=False, soft_wrap=True)
+    if ended_early:
+        out.print(f"  logs     {near(record.parent / 'logs')}", markup=False, soft_wrap=True)
     out.print()
 
 

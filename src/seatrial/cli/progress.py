@@ -13,6 +13,7 @@ from seatrial.events import Layout
 from seatrial.trial import Trial
 
 BAR = 26
+WINDOW = 20  # steps that the shown rate is over
 
 
 class Progress:
@@ -32,6 +33,7 @@ class Progress:
         self._steps: dict[int, list[dict[str, Any]]] = {}
         self._done: set[str] = set()
         self._began = 0.0
+        self._whole = 0  # the last step that all ranks have taken
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -82,7 +84,7 @@ class Progress:
                     else "ending at once"
                 )
             )
-        elif kind == "timed_out":
+        elif kind == "stalled":
             self._plain(f"no progress       within {event.get('limit')} = {event.get('seconds'):g} s")
 
     def _scored(self, name: str, event: dict[str, Any]) -> None:
@@ -101,15 +103,15 @@ class Progress:
         self._began = self._began or time.monotonic()
         self._steps.setdefault(step, []).append(event)
         if len(self._steps[step]) == self._trial.scaling.num_workers:
+            self._whole = step
+            self._steps.pop(step - WINDOW, None)
             self._current("training", self._training_line())
 
     def _training_line(self) -> str:
-        workers, total = self._trial.scaling.num_workers, self._trial.workload.steps
-        whole = [s for s, events in self._steps.items() if len(events) >= workers]
-        if not whole:
+        last, total = self._whole, self._trial.workload.steps
+        if not last:
             return ""
-        last = max(whole)
-        window = [self._steps[s] for s in sorted(whole)[-20:]]
+        window = [events for step, events in self._steps.items() if step <= last]
         seconds = sum(max(e["duration_s"] for e in events) for events in window)
         rate = sum(e["tokens"] for events in window for e in events) / seconds if seconds else 0.0
         losses = [e["loss"] for e in self._steps[last]]

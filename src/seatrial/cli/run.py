@@ -32,12 +32,16 @@ def command(trial_file: Path | None, as_json: bool) -> int:
             outcome = run(loaded.trial, progress.started, progress.event)
     except InputError as error:
         raise loaded.locate(error) from None
-    reports = report.write(outcome.record)
+    reports: list[Path] = []
+    try:
+        reports = report.write(outcome.record)
+    except OSError as error:
+        click.echo(f"seatrial: no report, the record is sealed: {error}; `seatrial report` writes it later", err=True)
     if as_json:
         output.document(outcome.content, outcome.digest)
     else:
         output.verdicts(outcome.content)
-        output.paths(outcome.record, outcome.digest, reports)
+        output.paths(outcome.record, outcome.digest, reports, bool(outcome.content["ended_early"]))
         if outcome.leftover:
             click.echo(
                 f"seatrial: ended {len(outcome.leftover)} processes that were left: {'; '.join(outcome.leftover)}",

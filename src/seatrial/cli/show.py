@@ -23,5 +23,7 @@ def command(run: str, as_json: bool, exit_code: bool) -> int:
             f"{record['run']} · sealed {record['sealed'][:19].replace('T', ' ')} UTC · seatrial {record['seatrial']}"
         )
         output.verdicts(record)
-        output.paths(path, digest, [p for p in [path.parent / "report.html"] if p.is_file()])
+        output.paths(
+            path, digest, [p for p in [path.parent / "report.html"] if p.is_file()], bool(record["ended_early"])
+        )
     return int(record["exit_code"]) if exit_code else 0

@@ -16,11 +16,15 @@ from seatrial.events.schema import Environment
 MAX_DIFF = 256 << 10
 
 
-def layers(layout: Layout, settings: dict[str, Any]) -> Iterator[Environment]:
+def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iterator[Environment]:
     """seatrial's own code, the git state of the working directory, and the workload's settings."""
     yield Environment(layer="seatrial", content={"version": seatrial.__version__, "files": package_digest()})
-    if repository := _git("rev-parse", "--show-toplevel"):
-        yield Environment(layer="code", content=_working_tree(layout, repository))
+    try:
+        code = _working_tree(layout, redactor)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        code = {"unknown": f"git could not tell: {said[0] if said else type(error).__name__}"}
+    yield Environment(layer="code", content=code)
     yield Environment(layer="settings", content=settings)
 
 
@@ -32,17 +36,22 @@ def package_digest() -> str:
     )
 
 
-def _working_tree(layout: Layout, repository: str) -> dict[str, Any]:
-    """Commit and uncommitted changes; the diff itself is kept beside the record, redacted."""
+def _working_tree(layout: Layout, redactor: Redactor) -> dict[str, Any]:
+    """Commit and uncommitted changes; the diff itself is kept beside the record, redacted.
+
+    Raises OSError or SubprocessError if git cannot tell: no git, no repository, no commit.
+    """
+    repository, commit = _git("rev-parse", "--show-toplevel"), _git("rev-parse", "HEAD")
     diff = _git("diff", "HEAD", "--no-ext-diff", "--no-color")
+    untracked = _git("ls-files", "--others", "--exclude-standard").splitlines()
     content: dict[str, Any] = {
         "repository": Path(repository).name,
-        "commit": _git("rev-parse", "HEAD"),
-        "dirty": bool(diff),
-        "untracked": _git("ls-files", "--others", "--exclude-standard").splitlines()[:100],
+        "commit": commit,
+        "dirty": bool(diff or untracked),
+        "untracked": untracked[:100],
     }
     if diff:
-        text = Redactor().text(diff)
+        text = redactor.text(diff)
         content["diff"] = "sha256:" + hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
         kept = text if len(text) <= MAX_DIFF else text[:MAX_DIFF] + f"\n[{len(text) - MAX_DIFF} characters left out]\n"
         (layout.root / "code.diff").write_text(kept, encoding="utf-8", errors="backslashreplace")
@@ -50,11 +59,7 @@ def _working_tree(layout: Layout, repository: str) -> dict[str, Any]:
 
 
 def _git(*arguments: str) -> str:
-    """What git says about the working directory; empty without git, a repository or a commit."""
-    try:
-        done = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, errors="backslashreplace", timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    done = subprocess.run(
+        ["git", *arguments], capture_output=True, text=True, errors="backslashreplace", timeout=20, check=True
+    )
+    return done.stdout.strip()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Mapping
@@ -18,17 +20,22 @@ LOG_TAIL_BYTES = 2 << 20
 GRACE_S = 5.0
 
 
-def end_leftovers(run: str, session: str, grace: float = GRACE_S) -> list[str]:
+def end_leftovers(root: Path, session: str, grace: float = GRACE_S) -> list[str]:
     """Waits for the processes of a run to go, then ends those that have not. Returns what had to be ended."""
-    deadline = time.monotonic() + grace
-    while (left := list(processes.of_run(run, session))) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    left = _wait(root, session, grace)
     for process in left:
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    if left:
+        _wait(root, session, GRACE_S)  # a file must not grow while it is hashed
     return [str(process) for process in left]
+
+
+def _wait(root: Path, session: str, seconds: float) -> list[processes.Process]:
+    deadline = time.monotonic() + seconds
+    while (left := list(processes.of_run(root, session))) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
 
 
 def collect_logs(layout: Layout, temporary: Path, environments: tuple[Mapping[str, str], ...]) -> None:
@@ -41,6 +48,8 @@ def collect_logs(layout: Layout, temporary: Path, environments: tuple[Mapping[st
         target = layout.logs / (f"ray/{name.split('/logs/', 1)[1]}" if "/" in name else name)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(redactor.text(text), encoding="utf-8", errors="backslashreplace")
+    for session in temporary.glob("session_2*"):  # raw logs do not outlive the run, whoever is there to tidy up
+        shutil.rmtree(session, ignore_errors=True)
 
 
 def _tail(path: Path) -> str:

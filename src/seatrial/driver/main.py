@@ -20,8 +20,8 @@ from seatrial.driver.finish import collect_logs, end_leftovers, seal_run
 from seatrial.driver.prepare import freeze, new_run
 from seatrial.driver.watchdog import Watchdog
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted, RunError, SeatrialError, TimedOut
-from seatrial.events import Layout
-from seatrial.events.schema import Closed, Environment, Event, Leftover, PhaseEnded, PhaseStarted
+from seatrial.events import Layout, Redactor
+from seatrial.events.schema import Closed, Environment, Event, Leftover, PhaseEnded, PhaseStarted, Roster
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
 
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     except SeatrialError as error:
         print(f"seatrial: {error}", file=sys.stderr)
         return error.exit_code
-    os.environ[RUN_VARIABLE] = layout.root.name
+    os.environ[RUN_VARIABLE] = str(layout.root)
     if given.session_dir:
         return Driver(trial, layout, given.session_dir).run()
     with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, dir="/tmp") as temporary:
@@ -67,18 +67,26 @@ class Driver:
         signal.signal(signal.SIGTERM, self._stop)
         self.events = freeze(self.trial, self.layout)
         try:
-            for layer in code.layers(self.layout, _settings(self.trial)):
+            redactor = Redactor(os.environ, self.trial.runtimeEnv.env_vars)
+            for layer in code.layers(self.layout, _settings(self.trial), redactor):
                 self._note(layer)
             self._phases()
         finally:
-            if left := end_leftovers(self.layout.root.name, str(self.temporary)):
-                self._note(Leftover(processes=left))
-            collect_logs(self.layout, self.temporary, (self.trial.runtimeEnv.env_vars,))
-            self._note(Closed())
-            self.events.abandon()
+            self._settle()
             path, record = seal_run(self.layout)
             print(f"seatrial: sealed {path}")
         return EXIT_ENDED_EARLY if record["ended_early"] else EXIT_OK
+
+    def _settle(self) -> None:
+        """What comes between the run and its seal. Nothing that fails here may keep the seal from being set."""
+        try:
+            if left := end_leftovers(self.layout.root, str(self.temporary)):
+                self._note(Leftover(processes=left))
+            collect_logs(self.layout, self.temporary, (self.trial.runtimeEnv.env_vars,))
+            self._note(Closed())
+        except Exception as error:  # what is missing then is missing in the evidence, and is said there
+            print(f"seatrial: after the run: {type(error).__name__}: {error}", file=sys.stderr)
+        self.events.abandon()
 
     def _phases(self) -> None:
         """Trains, then reloads in new processes; stops at the first phase that does not finish."""
@@ -106,7 +114,9 @@ class Driver:
 
     def _follow(self, group: Any, role: str) -> None:
         """Waits for a group of workers. Raises what it failed with, TimedOut or Interrupted."""
-        watchdog = Watchdog(self.layout, role, self.trial.scaling.num_workers, self.trial.workload.timeout)
+        watchdog = Watchdog(
+            self.layout, role, self.trial.scaling.num_workers, self.trial.workload.steps, self.trial.workload.timeout
+        )
         try:
             while not group.ended(within=POLL_S):
                 if self._asked_to_stop:
@@ -127,7 +137,12 @@ class Driver:
         signal.signal(signal.SIGTERM, self._stop)  # ray.init puts its own in place, which exits at once
         seen = {"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
         self._note(Environment(layer="ray", content=seen))
-        session.start_probes()
+        try:
+            files = session.start_probes()
+        except Exception:
+            session.close()
+            raise
+        self._note(Roster(phase="probe", attempt=1, files=files))
         return session
 
     @staticmethod
@@ -136,7 +151,10 @@ class Driver:
             session.stop_probes()
         except Exception as error:  # a probe that failed leaves its file unclosed, which the evidence says
             print(f"seatrial: a probe ended badly: {error}", file=sys.stderr)
-        session.close()
+        try:
+            session.close()
+        except Exception as error:  # its processes are looked for, and ended, after this
+            print(f"seatrial: Ray ended badly: {error}", file=sys.stderr)
 
     def _note(self, event: Event) -> None:
         """Writes an event of the driver; on a full storage, with the space kept back for the seal."""

@@ -37,14 +37,30 @@ def new_run(trial: Trial, storage: Path) -> Layout:
     raise InputError(f"{storage} already has 1000 runs of this second", field="storage.path")
 
 
+def recorded(trial: Trial) -> dict[str, Any]:
+    """The trial as it is kept: variables with secret-looking names are masked.
+
+    Raises InputError if a secret stands anywhere else: a record must not hold it.
+    """
+    document: dict[str, Any] = plain(trial.resolved())
+    variables = Redactor({}).value(document["runtimeEnv"]["env_vars"])
+    document["runtimeEnv"] = {**document["runtimeEnv"], "env_vars": variables}
+    for section, value in document.items():
+        if Redactor({}).value(value) != value:
+            raise InputError(
+                "holds what looks like a secret", field=section, expected="secrets in runtimeEnv.env_vars only"
+            )
+    return document
+
+
 def freeze(trial: Trial, layout: Layout) -> Writer:
     """Writes trial.json and claims.json, opens the driver's events, and states plan, tolerances and rosters.
 
-    From here on the claims cannot change unseen: their digest is in every event file's header.
+    From here on neither can change unseen: their digests are in every event file's header. Raises OSError.
     """
-    recorded: dict[str, Any] = plain(Redactor(os.environ, trial.runtimeEnv.env_vars).value(trial.resolved()))
-    trial_bytes = canonical(recorded)
-    claims_bytes = canonical({"schema": "seatrial.claims/1", "run": layout.root.name, "claims": recorded["claims"]})
+    document = recorded(trial)
+    trial_bytes = canonical(document)
+    claims_bytes = canonical({"schema": "seatrial.claims/1", "run": layout.root.name, "claims": document["claims"]})
     layout.trial.write_bytes(trial_bytes)
     layout.claims.write_bytes(claims_bytes)
     _reserve(layout)
@@ -55,20 +71,26 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
         role="driver",
         claims=sha256(claims_bytes),
         trial=sha256(trial_bytes),
+        redactor=Redactor(os.environ, trial.runtimeEnv.env_vars),
     )
-    events.write(StorageCanary(path=str(layout.root), ok=True))
+    problem = problem_with(layout.root)
+    events.write(StorageCanary(path=str(layout.root), ok=not problem, problem=problem))
+    work = trial.workload
     facts = {
         **plan(trial).facts(),
-        "trial": digest(recorded),
-        "sections": {k: digest(v) for k, v in recorded.items()},
-        "synthetic": trial.workload.data.synthetic,
-        "precision": trial.workload.precision,
+        "sections": {name: digest(value) for name, value in document.items()},
+        "synthetic": work.data.synthetic,
+        "heldout_windows": work.data.heldout_windows,
+        "micro_batch": work.micro_batch,
+        "global_batch": work.global_batch,
+        "precision": work.precision,
+        "reduce_dtype": work.reduce_dtype,
+        "strategy": work.strategy,
         "image": trial.image,
-        "strategy": trial.workload.strategy,
         "schedule": {
-            "peak": trial.workload.optimizer.lr,
-            "warmup_steps": trial.workload.optimizer.warmup_steps,
-            "steps": trial.workload.steps,
+            "peak": work.optimizer.lr,
+            "warmup_steps": work.optimizer.warmup_steps,
+            "steps": work.steps,
         },
     }
     events.write(Planned(facts=facts))

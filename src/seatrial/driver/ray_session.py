@@ -6,7 +6,6 @@ import contextlib
 import faulthandler
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -41,8 +40,8 @@ class Group:
     Ray is waited for in a thread: an exception that a signal handler raises inside `ray.get` is swallowed there.
     """
 
-    def __init__(self, fit: Callable[[], None], run: str, session: str):
-        self._fit, self._run, self._session = fit, run, session
+    def __init__(self, fit: Callable[[], None], root: Path):
+        self._fit, self._root = fit, root
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._wait, name="ray-train", daemon=True)
         self._thread.start()
@@ -66,7 +65,7 @@ class Group:
         """Ends Ray Train's controller, which runs on the driver's machine; what it owns goes with it."""
         deadline = time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
-            for process in processes.of_run(self._run, self._session):
+            for process in processes.of_run(self._root):
                 if process.command.startswith("ray::TrainController"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
@@ -79,7 +78,7 @@ class RaySession:
     def __init__(self, trial: Trial, layout: Layout, temporary: Path):
         for name, value in DEFAULTS.items():
             os.environ.setdefault(name, value)
-        self._trial, self._layout, self._temporary = trial, layout, temporary
+        self._trial, self._layout = trial, layout
         self._probes: list[Any] = []
         import ray
 
@@ -93,21 +92,28 @@ class RaySession:
         )
         os.environ[NODE_VARIABLE] = ray.get_runtime_context().get_node_id()
 
-    def start_probes(self) -> None:
-        """One actor without CPUs on each host; in the image's own interpreter, without the runtime environment."""
+    def start_probes(self) -> list[str]:
+        """One actor without CPUs on each host, in the image's own interpreter, without the runtime environment.
+
+        Returns their event files, relative to the run directory, once all of them watch. Raises what one failed with.
+        """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        files: list[str] = []
         claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
         for node in ray.nodes():
             if node["Alive"]:
                 place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
                 path = self._layout.process(1, f"probe-{node['NodeID'][:8]}")
-                variables = {NODE_VARIABLE: node["NodeID"], RUN_VARIABLE: self._layout.root.name}
+                variables = {NODE_VARIABLE: node["NodeID"], RUN_VARIABLE: str(self._layout.root)}
+                files.append(self._layout.relative(path))
                 actor = ray.remote(num_cpus=0)(HostProbe).options(
                     scheduling_strategy=place, runtime_env={"env_vars": variables}
                 )
                 self._probes.append(actor.remote(str(path), self._layout.root.name, 1, claims, trial))
+        ray.get([probe.ready.remote() for probe in self._probes], timeout=120)
+        return files
 
     def stop_probes(self) -> None:
         """Has each probe write its last sample and close. Raises what a probe failed with."""
@@ -118,18 +124,21 @@ class RaySession:
 
     def start_group(self, role: str) -> Group:
         """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
-        return Group(lambda: self._fit(role), self._layout.root.name, str(self._temporary))
+        return Group(lambda: self._fit(role), self._layout.root)
 
     def _fit(self, role: str) -> None:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchConfig, TorchTrainer
 
         scaling, gpu = self._trial.scaling, self._trial.scaling.gpus_per_worker > 0
+        limits = (
+            self._trial.workload.timeout
+        )  # a rank may wait for another's download; the watchdog is what ends a hang
         TorchTrainer(
             _member,
             train_loop_config={"root": str(self._layout.root), "role": role},
             torch_config=TorchConfig(
-                backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(self._trial.workload.timeout.step) + 60
+                backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(max(limits.start, limits.step)) + 60
             ),
             scaling_config=ScalingConfig(
                 num_workers=scaling.num_workers, use_gpu=gpu, resources_per_worker={"GPU" if gpu else "CPU": 1}
@@ -144,10 +153,10 @@ class RaySession:
 
     def _runtime_env(self) -> dict[str, Any]:
         asked = self._trial.runtimeEnv
-        variables = {RUN_VARIABLE: self._layout.root.name, "PYTHONPATH": _package_path(), **asked.env_vars}
+        variables = {RUN_VARIABLE: str(self._layout.root), "PYTHONPATH": _package_path(), **asked.env_vars}
         if "GLOO_SOCKET_IFNAME" not in os.environ:
             # All ranks are on this machine: a VPN or a stale host name must not come between them.
-            variables.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
+            variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         return {"env_vars": variables, **({"pip": list(asked.pip)} if asked.pip else {})}
 
     def close(self) -> None:

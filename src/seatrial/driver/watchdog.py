@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seatrial.canon import parse
 from seatrial.events import Layout, Stream, read
-from seatrial.events.schema import Step, TimedOut
+from seatrial.events.schema import Stalled, Step
 from seatrial.events.writer import host_identity
 from seatrial.trial.workload import Timeout
 
@@ -19,32 +19,46 @@ STACKS = signal.SIGUSR2  # members write their stacks when they get it
 class Watchdog:
     """Follows the event files of one phase by their sizes."""
 
-    def __init__(self, layout: Layout, role: str, ranks: int, limits: Timeout):
-        self._run, self._role, self._limits = layout.root.name, role, limits
+    def __init__(self, layout: Layout, role: str, ranks: int, steps: int, limits: Timeout):
+        self._run, self._role, self._steps, self._limits = layout.root.name, role, steps, limits
         self._files = [layout.process(1, f"{role}-{rank}") for rank in range(ranks)]
         self._began = self._changed = time.monotonic()
         self._sizes: list[int] = []
         self._stepping = False
 
-    def check(self) -> TimedOut | None:
+    def check(self) -> Stalled | None:
         """What has expired, if something has: no first step within `start`, or no progress within `step`."""
         now, sizes = time.monotonic(), [_size(f) for f in self._files]
         if sizes != self._sizes:
             self._sizes, self._changed = sizes, now
             self._stepping = self._stepping or (self._role == "rank" and all(_has_stepped(f) for f in self._files))
-        name, since = ("step", self._changed) if self._stepping else ("start", self._began)
+        # Until the first step, ranks are given `start` in all; a reload is given it from one sign of life to the next.
+        name = "step" if self._stepping else "start"
+        since = self._began if self._role == "rank" and not self._stepping else self._changed
         allowed = float(getattr(self._limits, name))
-        return self._expire(name, allowed) if now - since > allowed else None
+        if now - since <= allowed:
+            return None
+        expired = self._expire(name, allowed)
+        # The last step is followed by an evaluation, which says nothing until it is done.
+        evaluating = (
+            self._stepping and expired.last_step >= self._steps and now - since <= max(allowed, self._limits.start)
+        )
+        if evaluating:
+            return None
+        ask_for_stacks(self._streams())
+        return expired
 
-    def _expire(self, name: str, allowed: float) -> TimedOut:
-        streams = [read(f, f.name, self._run) for f in self._files]
+    def _expire(self, name: str, allowed: float) -> Stalled:
+        streams = self._streams()
         steps = [e.step if (e := s.last(Step)) else 0 for s in streams]
         said = [len(s.events) for s in streams]
         behind = [rank for rank, count in enumerate(said) if count < max(said)] or list(range(len(streams)))
-        ask_for_stacks(streams)
-        return TimedOut(limit=f"workload.timeout.{name}", seconds=allowed, last_step=min(steps), waiting_for=behind)
+        return Stalled(limit=f"workload.timeout.{name}", seconds=allowed, last_step=min(steps), waiting_for=behind)
 
-    def explain(self, expired: TimedOut) -> str:
+    def _streams(self) -> list[Stream]:
+        return [read(f, f.name, self._run) for f in self._files]
+
+    def explain(self, expired: Stalled) -> str:
         """One line for the record."""
         what = f"no progress after step {expired.last_step}" if self._stepping else "no first step"
         behind, ranks = expired.waiting_for, len(self._files)
@@ -58,7 +72,7 @@ def ask_for_stacks(streams: list[Stream]) -> None:
         if stream.header and stream.header.host == host_identity():
             try:
                 os.kill(stream.header.pid, STACKS)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
                 continue
     time.sleep(0.5)
 

@@ -38,9 +38,10 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
 
 
-def is_unlisted_by_design(relative: str) -> bool:
-    """Files that a record does not list: itself, reports, and checkpoint shards (their manifests are listed)."""
+def is_unlisted_by_design(root: Path, relative: str) -> bool:
+    """Files that a record does not list: itself, reports, and shards of checkpoints whose manifest is listed."""
     name = relative.rsplit("/", 1)[-1]
     if "/" not in relative and name.startswith(("record.", "report.")):
         return True
-    return relative.startswith("checkpoints/") and name != "manifest.json"
+    manifest = (root / relative).with_name("manifest.json")
+    return relative.startswith("checkpoints/") and name != "manifest.json" and manifest.is_file()

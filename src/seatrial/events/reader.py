@@ -39,6 +39,10 @@ class Stream:
         """The events of one type, in order."""
         return (e for e in self.events if isinstance(e, kind))
 
+    def dated(self, kind: type[E]) -> Iterator[tuple[E, str]]:
+        """The events of one type with their UTC times."""
+        return ((e, t) for e, t in zip(self.events, self.times, strict=True) if isinstance(e, kind))
+
     def last(self, kind: type[E]) -> E | None:
         """The last event of one type."""
         return next((e for e in reversed(self.events) if isinstance(e, kind)), None)

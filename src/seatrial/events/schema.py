@@ -6,11 +6,12 @@ Units are in the names: `_s` seconds, `_bytes` bytes; losses are natural-log nat
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 SCHEMA = "seatrial.events/1"
+LOAD = "load of the checkpoint"  # the phase of a reload whose failure is a finding about the checkpoint
 
 
 class NonFinite(BaseModel):
@@ -26,8 +27,9 @@ Measured = float | NonFinite
 
 
 class Event(BaseModel):
-    """What every event is: frozen, nothing extra."""
+    """What every event is: frozen, nothing extra. `TEXT` names the fields that can hold free text, and so a secret."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -39,7 +41,7 @@ class Opened(Event):
     seatrial: str
     run: str
     attempt: int
-    role: str  # driver | rank | probe | reload | audit
+    role: str  # driver | rank | probe | reload
     rank: int | None = None
     host: str
     machine: str
@@ -65,7 +67,7 @@ class Roster(Event):
     """The files that must exist for one phase of an attempt, relative to the run directory."""
 
     event: Literal["roster"] = "roster"
-    phase: Literal["train", "reload"]
+    phase: Literal["train", "reload", "probe"]
     attempt: int
     files: list[str]
 
@@ -81,6 +83,7 @@ class PhaseStarted(Event):
 class PhaseEnded(Event):
     """How a group of processes ended, as the driver saw it: an observer that is not the processes themselves."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ("cause",)
     event: Literal["phase_ended"] = "phase_ended"
     phase: Literal["train", "reload"]
     attempt: int
@@ -91,6 +94,7 @@ class PhaseEnded(Event):
 class StorageCanary(Event):
     """A write, read, list, rename and delete on the run's storage by this process."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ("path", "problem")
     event: Literal["storage_canary"] = "storage_canary"
     path: str
     ok: bool
@@ -104,6 +108,7 @@ class RollCall(Event):
     at: Literal["start", "checkpoint", "end"]
     step: int
     counts: list[int]
+    claims: str  # digest of the frozen claims as this rank read them
 
 
 class GradientRollCall(Event):
@@ -224,29 +229,33 @@ class DataAudited(Event):
 
     event: Literal["data_audited"] = "data_audited"
     manifest: str
-    steps: list[str]  # digest of step s+1 over all ranks, sorted by global index
+    first: int  # the step of the first digest
+    steps: list[str]  # digest of each step over all ranks, sorted by global index
 
 
 class Environment(Event):
     """One layer of the environment as this process found it."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ("content",)
     event: Literal["environment"] = "environment"
     layer: str
     content: dict[str, Any]
 
 
-class MemorySample(Event):
-    """Peak resident memory per process so far, and anonymous memory of the whole run now (bytes, decimal strings)."""
+class HostSample(Event):
+    """What the probe sees once a second: peak resident memory per process so far and anonymous memory of the whole run
+    now (bytes, decimal strings), and the last step in each rank's file."""
 
-    event: Literal["memory_sample"] = "memory_sample"
+    event: Literal["host_sample"] = "host_sample"
+    steps: dict[str, int]
     peaks_bytes: dict[str, str]
     resident_bytes: str
 
 
-class TimedOut(Event):
+class Stalled(Event):
     """The driver's watchdog saw no progress within a limit of `workload.timeout`."""
 
-    event: Literal["timed_out"] = "timed_out"
+    event: Literal["stalled"] = "stalled"
     limit: str
     seconds: float
     last_step: int
@@ -256,6 +265,7 @@ class TimedOut(Event):
 class ProcessFailed(Event):
     """The process that writes this file ends with an error."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ("error",)
     event: Literal["process_failed"] = "process_failed"
     error: str
     during: str
@@ -264,6 +274,7 @@ class ProcessFailed(Event):
 class Leftover(Event):
     """Processes of this run that were still there after it ended, and were ended."""
 
+    TEXT: ClassVar[tuple[str, ...]] = ("processes",)
     event: Literal["leftover"] = "leftover"
     processes: list[str]
 
@@ -289,8 +300,8 @@ AnyEvent = Annotated[
     | Reloaded
     | DataAudited
     | Environment
-    | MemorySample
-    | TimedOut
+    | HostSample
+    | Stalled
     | ProcessFailed
     | Leftover,
     Field(discriminator="event"),

@@ -19,7 +19,14 @@ def observe(run: Run) -> Evidence:
         "recovery": recovery,
         "environment": environment,
     }
-    facts = {kind: module.facts(run) for kind, module in kinds.items()}
+    facts: dict[str, dict[str, Fact]] = {}
+    for kind, module in kinds.items():
+        try:
+            facts[kind] = module.facts(run)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # Events that a sound writer never wrote: the kind establishes nothing, the others are still judged.
+            reason = f"the events make no sense: {type(error).__name__}: {error}"
+            facts[kind] = {f"{kind}.error": Fact(f"{kind}.error", "error", reason=reason)}
     facts["execution"]["execution.tolerances"] = Fact(
         "execution.tolerances", value=run.plan.get("tolerances", {}), witness="driver, before step 0"
     )

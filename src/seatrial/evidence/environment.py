@@ -9,16 +9,20 @@ from seatrial.events.schema import Environment
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 
+EXPECTED = ("code", "data", "hardware", "libraries", "model", "ray", "settings", "tokenizer", "torch")
+
 
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind: one for each layer, then image, runtime environment delta and agreement of hosts."""
     layers = _layers(run)
+    for name in EXPECTED:
+        layers.setdefault(name, {"no process": {"unknown": "no process of this run recorded it"}})
     found = [_layer(name, by_process) for name, by_process in sorted(layers.items())]
     found += [
         _image_asked(run),
-        unknown("environment.image.ran", "only a pod's imageID is a witness, and this run was in no pod"),
+        unknown("environment.image.ran", "only a pod's imageID is a witness, and this version does not read it"),
     ]
-    found += [_delta(layers), _hosts(layers)]
+    found += [_delta(layers), _hosts(run, layers)]
     return {fact.id: fact for fact in found}
 
 
@@ -38,6 +42,8 @@ def _layer(name: str, by_process: dict[str, Any]) -> Fact:
     digests = {where: digest(plain(content)) for where, content in sorted(by_process.items())}
     same = len(set(digests.values())) == 1
     content = next(iter(by_process.values()))
+    if same and set(content) == {"unknown"}:
+        return unknown(f"environment.{name}", str(content["unknown"]), _witness(by_process))
     value = {
         "digest": next(iter(digests.values())) if same else digest(digests),
         "content": content if same else by_process,
@@ -71,6 +77,7 @@ def _delta(layers: dict[str, dict[str, Any]]) -> Fact:
         name,
         value={"same_everywhere": same, "delta": next(iter(deltas.values())) if same else deltas},
         witness="probe in the image's interpreter, ranks in their own",
+        reason="" if same else "contradiction: hosts have different additions",
     )
 
 
@@ -78,13 +85,14 @@ def _changed(base: dict[str, str], used: dict[str, str]) -> dict[str, list[str |
     return {n: [base.get(n), used.get(n)] for n in sorted({*base, *used}) if base.get(n) != used.get(n)}
 
 
-def _hosts(layers: dict[str, dict[str, Any]]) -> Fact:
+def _hosts(run: Run, layers: dict[str, dict[str, Any]]) -> Fact:
+    """Packages of every host that ran a rank; a host that said nothing makes it unknown."""
+    name = "environment.hosts"
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
     used = layers.get("packages", {})
-    if not used:
-        return unknown("environment.hosts", "no rank recorded its packages", "ranks")
+    if silent := sorted({s.header.host for s in run.ranks if s.header} - set(used)):
+        return unknown(name, f"host {silent[0]} did not record its packages", "ranks")
     digests = {host: digest(plain(content["installed"])) for host, content in sorted(used.items())}
-    return Fact(
-        "environment.hosts",
-        value={"hosts": len(digests), "package_digests": digests, "agree": len(set(digests.values())) == 1},
-        witness="one rank of each host",
-    )
+    value = {"hosts": len(digests), "package_digests": digests, "agree": len(set(digests.values())) == 1}
+    return Fact(name, value=value, witness="one rank of each host")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from seatrial.events.schema import (
@@ -21,7 +21,7 @@ from seatrial.events.schema import (
 )
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
-from seatrial.plan.order import chain, step_digest
+from seatrial.plan.order import chain, indices, step_digest
 from seatrial.plan.schedule import learning_rate
 
 
@@ -155,34 +155,46 @@ def _rates(run: Run) -> Fact:
 
 def _data(run: Run) -> Fact:
     """Samples given to forward against the planned ones, which the reload recomputed from the source."""
-    name = "execution.data_order"
+    name, witness = "execution.data_order", "sample digests of ranks against the reload's recomputation"
     if why := run.incomplete(run.ranks, "rank") or run.incomplete(run.reloads, "reload"):
         return unknown(name, why, "ranks, reload")
-    audit = next((e for s in run.reloads if (e := s.last(DataAudited))), None)
-    if audit is None:
+    audits = [e for s in run.reloads for e in s.all(DataAudited)]
+    planned = [digest for audit in audits for digest in audit.steps]
+    if not planned or [a.first for a in audits] != list(accumulate([1, *(len(a.steps) for a in audits[:-1])])):
         return unknown(name, "no process recomputed the planned data", "reload")
-    manifests = {opened.manifest for s in run.ranks if (opened := s.last(DataOpened))}
-    if manifests != {audit.manifest}:
+    value: dict[str, Any] = {"steps": len(planned), "matching": 0, "first_difference": 1, "misplaced": _misplaced(run)}
+    manifests = {e.manifest for s in run.ranks if (e := s.last(DataOpened))} | {a.manifest for a in audits}
+    if len(manifests) > 1:
         return Fact(
-            name,
-            value={"steps": len(audit.steps), "matching": 0, "first_difference": 0},
-            witness="ranks, reload",
-            reason="the data manifests of ranks and reload differ",
+            name, value=value, unit="steps", witness=witness, reason="the data manifests of ranks and reload differ"
         )
     samples: dict[int, list[tuple[int, str]]] = defaultdict(list)
     for stream in run.ranks:
         for event in stream.all(Step):
             samples[event.step] += event.samples
     executed = [step_digest(samples[n]) for n in sorted(samples)]
-    different = [n for n, (a, b) in enumerate(zip_longest(executed, audit.steps), start=1) if a != b]
-    value = {
-        "steps": len(audit.steps),
-        "matching": len(audit.steps) - len(different),
+    different = [n for n, (a, b) in enumerate(zip_longest(executed, planned), start=1) if a != b]
+    value |= {
+        "matching": len(planned) - len(different),
         "first_difference": different[0] if different else None,
         "executed": chain(executed),
-        "planned": chain(audit.steps),
+        "planned": chain(planned),
     }
-    return Fact(name, value=value, unit="steps", witness="sample digests of ranks against the reload's recomputation")
+    return Fact(name, value=value, unit="steps", witness=witness)
+
+
+def _misplaced(run: Run) -> list[dict[str, int]]:
+    """The first steps in which a rank read other indices than its own part of the batch."""
+    plan, world = run.plan, len(run.ranks)
+    batch = {"world_size": world, "micro_batch": plan["micro_batch"], "global_batch": plan["global_batch"]}
+    wrong: list[dict[str, int]] = []
+    for rank, stream in enumerate(run.ranks):
+        for event in stream.all(Step):
+            own = [i for micro in range(plan["micro_batches"]) for i in indices(event.step, rank, micro, **batch)]
+            if [index for index, _ in event.samples] != own:
+                wrong.append({"rank": rank, "step": event.step})
+                break
+    return wrong
 
 
 def _roll_calls(run: Run) -> Fact:
@@ -190,60 +202,65 @@ def _roll_calls(run: Run) -> Fact:
     if why := run.incomplete(run.ranks, "rank"):
         return unknown(name, why, "ranks")
     ones = [1] * len(run.ranks)
-    complete = min(sum(e.counts == ones for e in s.all(RollCall)) for s in run.ranks)
+    by_rank = [{(e.at, e.step) for e in s.all(RollCall) if e.counts == ones} for s in run.ranks]
     wrong = [
-        {"rank": i, "at": e.at, "step": e.step, "counts": e.counts}
-        for i, s in enumerate(run.ranks)
+        {"rank": rank, "at": e.at, "step": e.step, "counts": e.counts}
+        for rank, s in enumerate(run.ranks)
         for e in s.all(RollCall)
         if e.counts != ones
     ]
-    return Fact(
-        name,
-        value={"complete": complete, "planned": run.plan.get("roll_calls"), "wrong": wrong[:20]},
-        witness="all-reduced one-hot vectors, by each rank",
-    )
+    value = {
+        "complete": len(set.intersection(*by_rank)),
+        "planned": run.plan.get("roll_calls"),
+        "wrong": wrong[:20],
+    }
+    return Fact(name, value=value, witness="all-reduced one-hot vectors, by each rank")
 
 
 def _gradients(run: Run) -> Fact:
+    """Shares that are zero or do not add up are wrong; what is not finite, or too coarse to tell, is unclear."""
     name = "execution.gradient_roll_calls"
     if why := run.incomplete(run.ranks, "rank"):
         return unknown(name, why, "ranks")
-    limit = run.plan.get("tolerances", {}).get(f"gradient_deviation_{run.plan.get('precision')}", 0.0)
-    planned = run.plan.get("gradient_roll_calls", [])
-    wrong: list[dict[str, Any]] = []
-    good: dict[int, int] = defaultdict(int)
+    plan, planned = run.plan, set(run.plan.get("gradient_roll_calls", []))
+    limit = plan.get("tolerances", {}).get(f"gradient_deviation_{plan.get('reduce_dtype')}")
+    if limit is None:
+        return unknown(name, "the plan has no tolerance for it", "driver")
+    # One micro-batch of one rank among all of them must be more than what the tolerance forgives.
+    resolved = min(limit, 0.5 / (len(run.ranks) * plan["micro_batches"]))
+    value: dict[str, Any] = {
+        "planned": len(planned),
+        "tolerance": limit,
+        "resolved": resolved,
+        "wrong": [],
+        "unclear": [],
+    }
+    good: list[set[int]] = []
     worst = 0.0
     for rank, stream in enumerate(run.ranks):
+        mine: set[int] = set()
         for event in stream.all(GradientRollCall):
-            problem = _gradient_problem(event, limit)
-            if problem:
-                wrong.append({"rank": rank, "step": event.step, "problem": problem})
+            kind, problem = _gradient_problem(event, limit, resolved)
+            if kind:
+                value[kind].append({"rank": rank, "step": event.step, "problem": problem})
             else:
-                good[event.step] += 1
-                worst = max(worst, _number(event.deviation))
-    complete = sum(good[step] == len(run.ranks) for step in planned)
-    value = {
-        "complete": complete,
-        "planned": len(planned),
-        "wrong": wrong[:20],
-        "worst_deviation": worst,
-        "tolerance": limit,
-    }
+                mine.add(event.step)
+                worst = max(worst, float(event.deviation))  # type: ignore[arg-type]
+        good.append(mine & planned)
+    value |= {"complete": len(set.intersection(*good)), "worst_deviation": worst}
+    value["wrong"], value["unclear"] = value["wrong"][:20], value["unclear"][:20]
     return Fact(name, value=value, witness="unreduced gradients, summed apart, against the sharded backward")
 
 
-def _gradient_problem(event: GradientRollCall, limit: float) -> str:
+def _gradient_problem(event: GradientRollCall, limit: float, resolved: float) -> tuple[str, str]:
     if isinstance(event.share, NonFinite) or isinstance(event.deviation, NonFinite):
-        return "the gradient is not finite"
+        return "unclear", "the gradient is not finite"
     if event.share == 0:
-        return "this rank's share is zero"
+        return "wrong", "this rank's share is zero"
+    said = f"the reduced gradient is off by {event.deviation:.1e} of its largest element"
     if event.deviation > limit:
-        return f"the reduced gradient is off by {event.deviation:.1e} of its largest element"
-    return ""
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+        return "wrong", said
+    return ("unclear", said) if event.deviation > resolved else ("", "")
 
 
 def _replicas(run: Run) -> Fact:

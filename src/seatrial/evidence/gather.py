@@ -9,7 +9,7 @@ from typing import Any
 from seatrial.canon import parse, sha256
 from seatrial.errors import EvidenceError
 from seatrial.events import Layout, Stream, read
-from seatrial.events.schema import PhaseEnded, Planned, ProcessFailed, Roster
+from seatrial.events.schema import LOAD, PhaseEnded, Planned, ProcessFailed, Roster
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,20 @@ class Run:
         return next((e for e in self.driver.all(PhaseEnded) if e.phase == name), None)
 
     def ended_early(self) -> str:
-        """Empty if the run was carried out to its end, else why not. A failing reload is a finding instead."""
+        """Empty if the run was carried out to its end, else why not. A checkpoint that does not load is a finding."""
         for name in ("train", "reload"):
             ended = self.phase(name)
             if ended is None:
                 return f"the driver ended before the {name} phase did"
-            if ended.status != "finished" and not (name == "reload" and ended.status == "failed"):
+            if ended.status != "finished" and not (name == "reload" and self.load_failed()):
                 return f"{name} {ended.status}: {ended.cause}".rstrip(": ")
         return ""
+
+    def load_failed(self) -> str:
+        """What a reload process failed with while it loaded the checkpoint, if one did."""
+        ended = self.phase("reload")
+        failed = [e.error for s in self.reloads for e in s.all(ProcessFailed) if e.during == LOAD]
+        return failed[0] if failed and ended and ended.status == "failed" else ""
 
     def incomplete(self, streams: tuple[Stream, ...], role: str) -> str:
         """Empty if every stream of a role is whole, else where the first one ends."""
@@ -71,12 +77,10 @@ def gather(root: Path) -> Run:
         tuple(_in_place(read(root / f, f, name), role, rank) for rank, f in enumerate(rosters.get(phase, [])))
         for phase, role in (("train", "rank"), ("reload", "reload"))
     )
+    probes = tuple(_in_place(read(root / f, f, name), "probe", None) for f in rosters.get("probe", []))
     listed = {driver.path, *(f for files in rosters.values() for f in files)}
-    found = {layout.relative(p): p for p in sorted(layout.events.rglob("*.jsonl"))}
-    others = [read(path, relative, name) for relative, path in found.items() if relative not in listed]
-    probes = tuple(s for s in others if s.header and s.header.role == "probe")
-    refused = tuple(s.path for s in others if s not in probes)
-    claims, void = _claims(layout, frozen, (driver, *ranks, *reloads))
+    refused = tuple(f for p in sorted(layout.events.rglob("*.jsonl")) if (f := layout.relative(p)) not in listed)
+    claims, void = _claims(layout, frozen, (driver, *ranks, *reloads, *probes))
     return Run(name, claims, void, driver, ranks, reloads, probes, refused)
 
 
@@ -101,11 +105,15 @@ def _claims(
     """The claims to judge, and why they cannot be, if so."""
     if frozen is None:
         return _claims_of_trial(layout), "claims.json is missing or unreadable"
-    now = sha256(layout.claims.read_bytes())
+    claims = frozen["claims"]
+    if not layout.trial.is_file():
+        return claims, "trial.json is missing"
+    now = {"claims": sha256(layout.claims.read_bytes()), "trial": sha256(layout.trial.read_bytes())}
     for stream in streams:
-        if stream.header and stream.header.claims != now:
-            return frozen["claims"], f"claims.json is not what {stream.path} was started with"
-    return frozen["claims"], ""
+        for name, digest in now.items():
+            if stream.header and getattr(stream.header, name) != digest:
+                return claims, f"{name}.json is not what {stream.path} was started with"
+    return claims, ""
 
 
 def _claims_of_trial(layout: Layout) -> list[dict[str, Any]]:

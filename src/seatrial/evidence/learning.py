@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import zip_longest
 
 from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
 from seatrial.evidence.facts import Fact, unknown
@@ -39,6 +40,7 @@ def _data(run: Run) -> Fact:
             "train_tokens": opened.train_tokens,
             "rows": opened.rows,
             "heldout_windows": opened.heldout_windows,
+            "heldout_windows_asked": run.plan.get("heldout_windows"),
             "dropped": opened.dropped,
         },
         witness="ranks",
@@ -110,23 +112,25 @@ def _bits(event: Baselines, table: str) -> float:
 
 
 def _overlap(run: Run) -> Fact:
+    """Share of suspect windows, by rank 0 on its own streams and by the reload on the source; the worse counts."""
     name = "learning.overlap"
-    event = next((e for s in run.ranks if (e := s.last(Overlap))), None)
-    if event is None:
-        return unknown(name, "no rank compared held-out with train", "rank 0")
-    if not event.shares:
-        return unknown(name, f"held-out windows of {event.ngram} tokens are too short to compare with train", "rank 0")
+    seen = [next((e for s in streams if (e := s.last(Overlap))), None) for streams in (run.ranks, run.reloads)]
     limits = run.plan.get("tolerances", {})
-    suspect = [n for n, share in enumerate(event.shares) if share > limits.get("overlap_window_share", 0.0)]
+    if any(e is None for e in seen) or "overlap_window_share" not in limits:
+        return unknown(name, "held-out was not compared with train by both a rank and the reload", "rank 0, reload")
+    shares = [e.shares for e in seen if e]
+    if not all(shares):
+        return unknown(name, "held-out windows are too short to compare with train", "rank 0, reload")
+    worst = [max(both) for both in zip_longest(*shares, fillvalue=1.0)]
+    suspect = [n for n, share in enumerate(worst) if share > limits["overlap_window_share"]]
+    value = {
+        "suspect_windows": suspect,
+        "share": len(suspect) / len(worst),
+        "limit": limits["overlap_window_limit"],
+        "ngram": next(e.ngram for e in seen if e),
+    }
     return Fact(
-        name,
-        value={
-            "suspect_windows": suspect,
-            "share": len(suspect) / len(event.shares),
-            "limit": limits.get("overlap_window_limit", 0.0),
-            "ngram": event.ngram,
-        },
-        witness="rank 0, token n-grams of the streams in use",
+        name, value=value, witness="token n-grams, by rank 0 in the streams in use, by the reload from the source"
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
+from datetime import datetime
 from typing import Any
 
-from seatrial.events.schema import CheckpointSaved, MemorySample, Step
+from seatrial.events import Stream
+from seatrial.events.schema import CheckpointSaved, HostSample, Step
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.evidence.series import quantile, thin
@@ -14,7 +16,7 @@ from seatrial.evidence.series import quantile, thin
 
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind."""
-    found = [*_window(run), _memory(run), _checkpoints(run)]
+    found = [*_window(run), _witness(run), _memory(run), _checkpoints(run)]
     return {fact.id: fact for fact in found}
 
 
@@ -70,13 +72,56 @@ def _window(run: Run) -> list[Fact]:
     ]
 
 
+def _witness(run: Run) -> Fact:
+    """The steady window by the probes' clocks: the shortest and longest time that samples at its edges allow."""
+    name = "performance.window_by_probe"
+    if why := run.incomplete(run.ranks, "rank") or run.incomplete(run.probes, "probe"):
+        return unknown(name, why, "host probes")
+    first, last = int(run.plan.get("steady_from", 1)), int(run.plan.get("steps", 0))
+    spans = [_span(s, first, last) for s in run.ranks]
+    seen = [_seen(s.path.rpartition("/")[2].removesuffix(".jsonl"), run.probes, first, last) for s in run.ranks]
+    bounds = [b for b in seen if b]
+    if len(bounds) < len(spans) or not all(spans):
+        return unknown(name, "no sample before and after the window for every rank", "host probes")
+    value = {
+        "ranks_s": max(s for s in spans if s),
+        "at_least_s": max(low for low, _ in bounds),
+        "at_most_s": min(high for _, high in bounds),
+        "slack_s": run.plan.get("tolerances", {}).get("clock_slack_s", 0.0),
+    }
+    return Fact(name, value=value, unit="s", witness="last steps in the ranks' files, by the probes' clocks")
+
+
+def _span(stream: Stream, first: int, last: int) -> float:
+    """Seconds from the start of one step to the end of another by a rank's own clock."""
+    steps = {e.step: e for e in stream.all(Step)}
+    if first not in steps or last not in steps:
+        return 0.0
+    return steps[last].started_s + steps[last].duration_s - steps[first].started_s
+
+
+def _seen(rank: str, probes: tuple[Stream, ...], first: int, last: int) -> tuple[float, float] | None:
+    """Shortest and longest time between the two edges of the window that one probe's samples of a rank allow."""
+    for probe in probes:
+        samples = [(_seconds(t), e.steps.get(rank, 0)) for e, t in probe.dated(HostSample)]
+        before, inside = [t for t, n in samples if n < first], [t for t, n in samples if first <= n < last]
+        after = [t for t, n in samples if n >= last]
+        if before and after and any(n for _, n in samples):
+            return (max(inside) - min(inside) if inside else 0.0), min(after) - max(before)
+    return None
+
+
+def _seconds(utc: str) -> float:
+    return datetime.fromisoformat(utc).timestamp()
+
+
 def _memory(run: Run) -> Fact:
     name = "performance.peak_memory"
-    samples = [e for s in run.probes if (e := s.last(MemorySample))]
+    samples = [e for s in run.probes if (e := s.last(HostSample))]
     if not samples:
         return unknown(name, "no probe sampled memory", "host probes")
     peaks = {process: int(size) for e in samples for process, size in e.peaks_bytes.items()}
-    total = max((int(e.resident_bytes) for s in run.probes for e in s.all(MemorySample)), default=0)
+    total = max((int(e.resident_bytes) for s in run.probes for e in s.all(HostSample)), default=0)
     return Fact(
         name,
         value={"by_process": {k: str(v) for k, v in sorted(peaks.items())}, "resident_at_once": str(total)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.events.schema import CheckpointSaved, Reloaded
+from seatrial.events.schema import CheckpointSaved, Parameters, Reloaded
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 
@@ -29,7 +29,8 @@ def _phase(run: Run) -> Fact:
     ended = run.phase("reload")
     if ended is None:
         return unknown("recovery.status", run.driver.why_incomplete() or "the reload was not started", "driver")
-    return Fact("recovery.status", value={"status": ended.status, "cause": ended.cause}, witness="driver")
+    value = {"status": ended.status, "cause": ended.cause, "load_failed": run.load_failed()}
+    return Fact("recovery.status", value=value, witness="driver, reload processes")
 
 
 def _reload(run: Run) -> Fact:
@@ -40,25 +41,36 @@ def _reload(run: Run) -> Fact:
     reloads = [s.last(Reloaded) for s in run.reloads]
     if not reloads or any(e is None for e in reloads):
         return unknown(name, run.incomplete(run.reloads, "reload") or "no process reloaded", "reload")
-    value: dict[str, Any] = {"step": 0, "equal": 0, "tensors": 0, "missing": [], "different": [], "new_processes": True}
     trained = {(s.header.host, s.header.pid) for s in run.ranks if s.header}
-    for rank, (stream, before, after) in enumerate(zip(run.ranks, run.reloads, reloads, strict=False)):
-        saved = stream.last(CheckpointSaved)
-        if saved is None or after is None:
+    value: dict[str, Any] = {
+        "step": 0,
+        "equal": 0,
+        "expected": 0,
+        "tensors": 0,
+        "missing": [],
+        "different": [],
+        "untrained": [],
+    }
+    manifests: set[str] = set()
+    fresh = True
+    for rank, (stream, again, after) in enumerate(zip(run.ranks, run.reloads, reloads, strict=True)):
+        saved, last = stream.last(CheckpointSaved), stream.last(Parameters)
+        if saved is None or after is None or last is None:
             return unknown(name, f"{stream.path} saved no checkpoint", "ranks")
-        value["step"] = after.step
-        value["missing"] += after.missing
         names = {*saved.state, *after.state}
+        value["step"] = after.step
         value["tensors"] = max(value["tensors"], len(names))
+        value["expected"] += len(names)
         value["equal"] += sum(saved.state.get(n) == after.state.get(n) for n in names)
+        value["missing"] += after.missing
         value["different"] += [f"rank {rank}: {n}" for n in sorted(names) if saved.state.get(n) != after.state.get(n)]
-        value["new_processes"] &= before.header is not None and (before.header.host, before.header.pid) not in trained
-        value["expected"] = value.get("expected", 0) + len(names)
-    value["manifest_equal"] = (
-        len({e.manifest for e in reloads if e} | {e.manifest for s in run.ranks[:1] if (e := s.last(CheckpointSaved))})
-        == 1
-    )
-    value["missing"], value["different"] = sorted(set(value["missing"]))[:50], value["different"][:50]
+        # What was saved must be what the rank held after its last step, not a copy from somewhere else.
+        held = last.digests.items()
+        value["untrained"] += [f"rank {rank}: {n}" for n, d in held if after.state.get(f"model.{n}") != d]
+        manifests |= {after.manifest, *([saved.manifest] if saved.manifest else [])}
+        fresh = fresh and again.header is not None and (again.header.host, again.header.pid) not in trained
     if why := run.incomplete(run.reloads, "reload"):
         return unknown(name, why, "reload")
+    value |= {"manifest_equal": len(manifests) == 1, "new_processes": fresh}
+    value |= {key: sorted(set(value[key]))[:50] for key in ("missing", "different", "untrained")}
     return Fact(name, value=value, witness="digests by the ranks that saved, against digests by new processes")

@@ -15,20 +15,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from seatrial.driver.finish import DRIVER_LOG, collect_logs, end_leftovers, seal_run
 from seatrial.driver.main import SESSION_PREFIX
 from seatrial.driver.prepare import new_run
-from seatrial.errors import InputError, RunError, SeatrialError
+from seatrial.errors import InputError, RunError
 from seatrial.events import Layout, Redactor
 from seatrial.launch.follow import Follower
 from seatrial.plan import plan
 from seatrial.probe.processes import RUN_VARIABLE
-from seatrial.record import read_record
+from seatrial.record import latest, read_record
 from seatrial.trial import Trial
 
 POLL_S = 0.2
@@ -82,7 +83,29 @@ def check(trial: Trial) -> Path:
             expected="the training extra on a machine that trains",
             fix="pip install 'seatrial[train]'",
         )
-    return Path(trial.storage.path).resolve()
+    return Path(trial.storage.path).expanduser().resolve()
+
+
+class Requests:
+    """Counts requests to stop (Ctrl-C, SIGTERM, a lost terminal) instead of being torn out of whatever goes on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Requests:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # nohup ignores SIGHUP on purpose; a shell's background job ignores Ctrl-C, which is not meant for it.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._more)
+        return self
+
+    def _more(self, _: int, __: FrameType | None) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
 
 def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcome:
@@ -90,26 +113,36 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
 
     Raises InputError before anything is started, RunError if not even a record could be written.
     """
-    layout = new_run(trial, check(trial))
-    session = Path(tempfile.mkdtemp(prefix=SESSION_PREFIX, dir="/tmp"))
+    storage = check(trial)
     try:
-        started(layout)
-        with _driver(trial, layout, session) as driver:
-            _follow(driver, layout, trial, watch)
-        leftover = end_leftovers(layout.root.name, str(session))
-        if not layout.record.is_file():
-            _salvage(layout, session, trial)
-    finally:
-        shutil.rmtree(session, ignore_errors=True)
-    content, digest = read_record(layout.record)
-    return Outcome(layout, layout.record, content, digest, leftover)
+        session = Path(tempfile.mkdtemp(prefix=SESSION_PREFIX, dir="/tmp"))
+    except OSError as error:
+        raise InputError(f"/tmp cannot be used: {error.strerror}", expected="room for Ray's session there") from None
+    with Requests() as requests:
+        try:
+            layout = new_run(trial, storage)
+            started(layout)
+            driver = _start(trial, layout, session)
+            try:
+                _follow(driver, layout, trial, watch, requests)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(driver.pid, signal.SIGKILL)  # it has ended, unless following it failed
+                driver.wait()
+                leftover = end_leftovers(layout.root, str(session))
+                if not layout.record.is_file():
+                    _salvage(layout, session, trial)
+        finally:
+            shutil.rmtree(session, ignore_errors=True)
+    path = latest(layout.root)
+    content, digest = read_record(path)
+    return Outcome(layout, path, content, digest, leftover)
 
 
-@contextlib.contextmanager
-def _driver(trial: Trial, layout: Layout, session: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[bytes]:
     """The driver process. The trial goes through its stdin: what is secret in it never touches the disk."""
     command = [sys.executable, "-m", "seatrial.driver", "--run-dir", str(layout.root), "--session-dir", str(session)]
-    environment = {**os.environ, RUN_VARIABLE: layout.root.name, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, RUN_VARIABLE: str(layout.root), "PYTHONUNBUFFERED": "1"}
     with (session / DRIVER_LOG).open("wb") as log:
         driver = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -117,35 +150,31 @@ def _driver(trial: Trial, layout: Layout, session: Path) -> Iterator[subprocess.
     assert driver.stdin is not None
     with contextlib.suppress(BrokenPipeError), driver.stdin as pipe:  # a driver that died at once says why in its log
         pipe.write(json.dumps(trial.resolved()).encode())
-    yield driver
+    return driver
 
 
-def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch) -> None:
-    """Until the driver ends. The first Ctrl-C asks it to stop and seal, the second ends it."""
-    # Being asked to end by anybody is a Ctrl-C; a shell's background job is born with it ignored.
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch, requests: Requests) -> None:
+    """Until the driver ends. The first request to stop asks it to stop and seal, the second ends it."""
     follower = Follower(layout)
     limits = trial.workload.timeout
     allowed = max(limits.start, limits.step) + SLACK_S
-    moved, asked = time.monotonic(), 0
+    moved, asked, overdue = time.monotonic(), 0, 0
     while True:
-        try:
-            ended = driver.poll() is not None
-            for name, event in follower.poll():
-                watch(name, event)
-                if not name.startswith("probe-"):
-                    moved = time.monotonic()
-            if ended:
-                return
-            if time.monotonic() - moved > allowed * (asked + 1):
-                asked += 1
-                _stop(driver, hard=asked > 1)
-            time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            asked += 1
+        ended = driver.poll() is not None
+        for name, event in follower.poll():
+            watch(name, event)
+            if not name.startswith("probe-"):
+                moved = time.monotonic()
+        if ended:
+            return
+        if requests.count > asked:
+            asked = requests.count
             watch("launcher", {"event": "interrupted", "times": asked})
             _stop(driver, hard=asked > 1)
+        if time.monotonic() - moved > allowed * (overdue + 1):
+            overdue += 1
+            _stop(driver, hard=overdue > 1)
+        time.sleep(POLL_S)
 
 
 def _stop(driver: subprocess.Popen[bytes], hard: bool) -> None:
@@ -154,16 +183,12 @@ def _stop(driver: subprocess.Popen[bytes], hard: bool) -> None:
 
 
 def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
-    """Seals what a driver left that ended without sealing. Raises SeatrialError if it left nothing to seal."""
+    """Seals what a driver left that ended without sealing. Raises RunError if it left nothing to seal, or no room."""
     environment = trial.runtimeEnv.env_vars
-    if not layout.claims.is_file():
-        said = (
-            Redactor(os.environ, environment)
-            .text((session / DRIVER_LOG).read_text(errors="replace"))
-            .strip()
-            .splitlines()
-        )
-        raise SeatrialError(f"the driver ended before it froze the claims: {said[-1] if said else 'it said nothing'}")
+    if not layout.driver_events.is_file():
+        text = Redactor(os.environ, environment).text((session / DRIVER_LOG).read_text(errors="replace"))
+        said = text.strip().splitlines() or ["it said nothing"]
+        raise RunError(f"the driver ended before it began, in {layout.root}: {said[-1]}")
     try:
         collect_logs(layout, session, (environment,))
     except OSError as error:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-RUN_VARIABLE = "SEATRIAL_RUN"  # set for the driver and inherited by everything it starts
+RUN_VARIABLE = "SEATRIAL_RUN_DIR"  # the absolute run directory; set for the driver, inherited by all that it starts
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Process:
         return f"{self.pid} {self.command}"
 
 
-def of_run(run: str, session: str = "") -> Iterator[Process]:
-    """Live processes of a run: its id in their environment, or its Ray session in their command line or output.
+def of_run(root: Path, session: str = "") -> Iterator[Process]:
+    """Live processes of a run: its directory in their environment, or its Ray session in what their output goes to.
 
     One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
     """
-    marker, place = f"{RUN_VARIABLE}={run}".encode(), session.encode()
+    marker = f"{RUN_VARIABLE}={root.resolve()}".encode()
     for folder in PROC.iterdir() if PROC.is_dir() else ():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -35,8 +35,8 @@ def of_run(run: str, session: str = "") -> Iterator[Process]:
             command = (folder / "cmdline").read_bytes()
             if not command:
                 continue  # a zombie holds nothing and cannot be ended
-            mine = marker in (folder / "environ").read_bytes().split(b"\x00") or (session and place in command)
-            if mine or (session and any(session in _target(folder / "fd" / n) for n in ("1", "2"))):
+            mine = marker in (folder / "environ").read_bytes().split(b"\x00")
+            if mine or (session and any(_target(folder / "fd" / n).startswith(session) for n in ("1", "2"))):
                 yield Process(int(folder.name), command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120])
         except OSError:
             continue  # gone meanwhile, or another user's

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 import seatrial
 from seatrial.canon import canonical, file_digest, parse, plain, sha256, utc
@@ -13,7 +16,7 @@ from seatrial.errors import EvidenceError
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
 from seatrial.evidence import exit_code, judge, read_evidence
-from seatrial.record.schema import SCHEMA
+from seatrial.record.schema import SCHEMA, RecordDocument
 
 
 def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
@@ -24,6 +27,10 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
     """
     layout = Layout(root)
     run, evidence = read_evidence(root)
+    listed = artifacts(layout)
+    if cites and (changed := _changed(read_record(latest(root))[0]["artifacts"], listed)):
+        # Judging again must not make a changed run look whole: what the older record held is what counts.
+        evidence = replace(evidence, void=f"changed since the record that is cited: {', '.join(changed[:5])}")
     verdicts = judge(run.claims, evidence)
     record: dict[str, Any] = plain(
         {
@@ -40,7 +47,7 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
             "exit_code": exit_code(verdicts, ended_early=bool(run.ended_early())),
             "verdicts": [v.json() for v in verdicts],
             "evidence": evidence.json(),
-            "artifacts": artifacts(layout),
+            "artifacts": listed,
         }
     )
     data = canonical(record)
@@ -54,13 +61,19 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
 
 
 def artifacts(layout: Layout) -> list[dict[str, Any]]:
-    """`[{path, size, sha256}]` of every file of the run but record, reports and checkpoint shards."""
+    """`[{path, size, sha256}]` of every file of the run but record, reports and the shards of complete checkpoints."""
     listed: list[dict[str, Any]] = []
     for path in sorted(p for p in layout.root.rglob("*") if p.is_file() and not p.is_symlink()):
         name = layout.relative(path)
-        if not is_unlisted_by_design(name):
+        if not is_unlisted_by_design(layout.root, name):
             listed.append({"path": plain(name), "size": path.stat().st_size, "sha256": file_digest(path)})
     return listed
+
+
+def _changed(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[str]:
+    """Paths that are missing, new or different."""
+    old, new = ({str(entry["path"]): entry for entry in entries} for entries in (before, now))
+    return sorted(path for path in {*old, *new} if old.get(path) != new.get(path))
 
 
 def latest(root: Path) -> Path:
@@ -90,13 +103,16 @@ def _trial(layout: Layout) -> Any:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all under this name."""
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as handle:
-        handle.write(data)
-        handle.flush()
-        os.fsync(handle.fileno())
-    temporary.rename(path)
+    """Whole or not at all under this name, and never over another. Raises FileExistsError, OSError."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as handle:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.link(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_record(path: Path) -> tuple[dict[str, Any], str]:
@@ -110,4 +126,10 @@ def read_record(path: Path) -> tuple[dict[str, Any], str]:
         raise EvidenceError(f"{path} is not a record: it is not JSON") from None
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise EvidenceError(f"{path} is not a record: expected schema {SCHEMA}")
+    try:
+        RecordDocument.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise EvidenceError(f"{path} is not a whole record: {where}: {first['msg']}") from None
     return record, sha256(data)

@@ -13,7 +13,7 @@ from seatrial.canon import file_digest, parse
 from seatrial.errors import EvidenceError
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
-from seatrial.record.seal import read_record
+from seatrial.record.seal import latest, read_record
 
 
 @dataclass
@@ -35,7 +35,8 @@ def verify(path: Path, *, deep: bool = False, expect: str = "") -> Verification:
     if expect and expect.removeprefix("sha256:") != digest.removeprefix("sha256:"):
         result.problems.append(f"{path.name}: digest {digest}, expected {expect}")
     _seal(path, digest, result)
-    _seals(layout, path, digest, result)
+    _seals(layout, path, digest, str(record["run"]), result)
+    _cited(layout, record, result)
     _files(layout, record, result)
     _reports(layout, result)
     _shards(layout, record, deep, result)
@@ -53,18 +54,29 @@ def _seal(path: Path, digest: str, result: Verification) -> None:
         result.problems.append(f"{path.name}: digest {digest}, {seal.name} says sha256:{kept}")
 
 
-def _seals(layout: Layout, path: Path, digest: str, result: Verification) -> None:
-    if not layout.seals.is_file():
-        result.notes.append("no seals.jsonl beside the run: it was moved or copied, and its seal is not listed here")
+def _seals(layout: Layout, path: Path, digest: str, run: str, result: Verification) -> None:
+    """The storage's list of seals must know this record, if it knows the run at all."""
+    lines = layout.seals.read_bytes().splitlines() if layout.seals.is_file() else []
+    known = [line for raw in lines if isinstance(line := _json(raw), dict) and line.get("run") == run]
+    if not known:
+        result.notes.append(f"no {layout.seals.name} beside the run knows it: it was moved or copied here")
+    elif digest not in {line.get("record") for line in known}:
+        result.problems.append(f"{path.name}: {digest} is not in {layout.seals.name}")
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        return parse(raw)
+    except ValueError:
+        return None
+
+
+def _cited(layout: Layout, record: dict[str, Any], result: Verification) -> None:
+    """A record that follows an older one says which; that one must still be there, unchanged."""
+    if not (cites := record["cites"]):
         return
-    for raw in layout.seals.read_bytes().splitlines():
-        try:
-            line = parse(raw)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and line.get("record") == digest:
-            return
-    result.problems.append(f"{path.name}: {digest} is not in {layout.seals.name}")
+    if cites not in {file_digest(p) for p in layout.root.glob("record*.json")}:
+        result.problems.append(f"the record that this one follows, {cites}, is missing or changed")
 
 
 def _files(layout: Layout, record: dict[str, Any], result: Verification) -> None:
@@ -78,7 +90,7 @@ def _files(layout: Layout, record: dict[str, Any], result: Verification) -> None
     result.files = len(listed)
     for file in sorted(p for p in layout.root.rglob("*") if p.is_file() or p.is_symlink()):
         name = layout.relative(file)
-        if name not in listed and not is_unlisted_by_design(name):
+        if name not in listed and not is_unlisted_by_design(layout.root, name):
             result.problems.append(f"{name}: not listed in the record")
 
 
@@ -101,7 +113,7 @@ def _reports(layout: Layout, result: Verification) -> None:
 def _shards(layout: Layout, record: dict[str, Any], deep: bool, result: Verification) -> None:
     """Shards are held by the manifests; sizes are always compared, digests with `deep`."""
     for entry in record["artifacts"]:
-        if not (entry["path"].startswith("checkpoints/") and (layout.root / entry["path"]).is_file()):
+        if not (entry["path"].endswith("/manifest.json") and (layout.root / entry["path"]).is_file()):
             continue
         folder = (layout.root / entry["path"]).parent
         try:
@@ -128,21 +140,19 @@ def find(name: str, runs: Path = Path("runs")) -> Path:
 
     Raises EvidenceError, saying what is there instead.
     """
-    from seatrial.record.seal import latest
-
     path = Path(name)
     if path.is_file():
-        return path
+        return path.resolve()
     return latest(find_run(name, runs))
 
 
 def find_run(name: str, runs: Path = Path("runs")) -> Path:
     """The run directory that a user means; see `find`."""
     path = Path(name)
-    if path.is_dir() and name not in ("", ".", "last"):
-        return path
+    if name != "last" and path.is_dir():
+        return path.resolve()
     if path.is_file():
-        return path.parent
+        return path.resolve().parent
     known = sorted(p for p in runs.iterdir() if (p / "trial.json").is_file()) if runs.is_dir() else []
     if not known:
         raise EvidenceError(

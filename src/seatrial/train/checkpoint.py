@@ -28,7 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
-from seatrial.canon import canonical, file_digest, parse, sha256
+from seatrial.canon import canonical, digest, file_digest, parse, plain, sha256
 from seatrial.events.schema import CheckpointRemoved, CheckpointSaved
 from seatrial.train.context import Context
 from seatrial.train.observe import tensor_digest
@@ -75,7 +75,7 @@ def collect(
 
 
 def digests(state: dict[str, Any]) -> dict[str, str]:
-    """Digest of every tensor of a state dict that this rank holds, by dotted name."""
+    """Digest of every item of a state dict that this rank holds, tensors and settings, by DCP's dotted names."""
     found: dict[str, str] = {}
 
     def walk(value: Any, name: str) -> None:
@@ -84,6 +84,11 @@ def digests(state: dict[str, Any]) -> dict[str, str]:
         elif isinstance(value, dict):
             for key, child in value.items():
                 walk(child, f"{name}.{key}" if name else str(key))
+        elif isinstance(value, list) and any(isinstance(child, dict | Tensor) for child in value):
+            for position, child in enumerate(value):
+                walk(child, f"{name}.{position}")
+        else:
+            found[name] = digest(plain(value))[7:39]
 
     walk(state, "")
     return found
@@ -101,16 +106,18 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
         for p in sorted(folder.iterdir())
         if p.name.startswith(f"__{context.rank}_") or (context.rank == 0 and p.name == ".metadata")
     ]
+    held = digests(state)
     shards = [{"path": p.name, "size": p.stat().st_size, "sha256": file_digest(p), "rank": context.rank} for p in mine]
+    generators = {name: value for name, value in held.items() if name.startswith("rng.")}
     everyone: list[Any] = [None] * context.world_size
-    dist.all_gather_object(everyone, shards)
-    manifest = _commit(folder, context, progress, [s for part in everyone for s in part]) if context.rank == 0 else ""
+    dist.all_gather_object(everyone, (shards, generators))
+    manifest = _commit(folder, context, progress, everyone) if context.rank == 0 else ""
     dist.barrier()
     context.events.write(
         CheckpointSaved(
             step=step,
             path=context.layout.relative(folder),
-            state=digests(state),
+            state=held,
             duration_s=time.monotonic() - began,
             manifest=manifest,
         )
@@ -119,8 +126,11 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
         _retain(context)
 
 
-def _commit(folder: Path, context: Context, progress: dict[str, Any], shards: list[dict[str, Any]]) -> str:
-    """Writes the manifest under its final name in one rename, after it has reached the disk; returns its digest."""
+def _commit(folder: Path, context: Context, progress: dict[str, Any], parts: list[Any]) -> str:
+    """Writes the manifest under its final name in one rename, after it has reached the disk; returns its digest.
+
+    `parts` are (shards, digests of the random generators) by rank.
+    """
     data = canonical(
         {
             "schema": "seatrial.checkpoint/1",
@@ -128,7 +138,8 @@ def _commit(folder: Path, context: Context, progress: dict[str, Any], shards: li
             "attempt": context.attempt,
             "world_size": context.world_size,
             "mesh": list(context.plan.mesh),
-            "shards": shards,
+            "rng": {name: value for _, generators in parts for name, value in generators.items()},
+            "shards": [shard for shards, _ in parts for shard in shards],
         }
     )
     temporary = folder / f"{MANIFEST}.tmp"

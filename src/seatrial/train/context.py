@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import torch
 
 from seatrial.canon import parse, sha256
-from seatrial.errors import RunError
+from seatrial.errors import RunError, SeatrialError
 from seatrial.events import Layout, Writer
-from seatrial.events.schema import StorageCanary
+from seatrial.events.schema import ProcessFailed, StorageCanary
 from seatrial.events.storage import problem_with
 from seatrial.plan import Plan, plan
 from seatrial.trial import Trial
@@ -29,6 +30,7 @@ class Context:
     world_size: int
     local_rank: int
     device: torch.device
+    claims: str  # digest of the frozen claims as this rank read them
     events: Writer
 
     @property
@@ -45,16 +47,33 @@ def open_context(
     trial_bytes, claims_bytes = layout.trial.read_bytes(), layout.claims.read_bytes()
     trial = Trial.model_validate_json(trial_bytes)
     run: dict[str, Any] = parse(claims_bytes)
+    claims = sha256(claims_bytes)
     writer = Writer(
         layout.process(attempt, f"{role}-{rank}"),
         run=run["run"],
         attempt=attempt,
         role=role,
         rank=rank,
-        claims=sha256(claims_bytes),
+        claims=claims,
         trial=sha256(trial_bytes),
     )
-    return Context(trial, plan(trial), layout, attempt, rank, world_size, local_rank, device, writer)
+    return Context(trial, plan(trial), layout, attempt, rank, world_size, local_rank, device, claims, writer)
+
+
+def carry_out(context: Context, phases: Iterator[str]) -> None:
+    """Runs named phases on this rank, and closes its event file; an error is recorded with the phase it came in."""
+    during = "start"
+    try:
+        for during in phases:  # noqa: B007 - the phase reached is what an error happened during
+            pass
+    except BaseException as error:
+        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+        try:
+            context.events.write(ProcessFailed(error=said.strip().partition("\n")[0], during=during))
+        finally:  # on a full storage too, the error that ends this process is the one it failed with
+            context.events.abandon()
+            raise error
+    context.events.close()
 
 
 def check_storage(context: Context) -> None:

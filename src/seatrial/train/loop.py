@@ -15,12 +15,12 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from seatrial.canon import measured
-from seatrial.errors import RunError, SeatrialError
-from seatrial.events.schema import Baselines, DataOpened, Environment, Overlap, Parameters, ProcessFailed, Step
+from seatrial.errors import RunError
+from seatrial.events.schema import Baselines, DataOpened, Environment, Event, Overlap, Step
 from seatrial.plan.order import indices, sample_digest
 from seatrial.plan.schedule import learning_rate
 from seatrial.train import checkpoint, model, observe
-from seatrial.train.context import Context, check_storage
+from seatrial.train.context import Context, carry_out, check_storage
 from seatrial.train.data import Dataset, baselines, open_data, overlap
 from seatrial.train.environment import process_layers
 from seatrial.train.evaluate import evaluate
@@ -30,16 +30,7 @@ from seatrial.train.shard import make_mesh, shard
 
 def run(context: Context) -> None:
     """Trains one trial on this rank. All ranks call it with a process group ready; errors end up in the events."""
-    during = "start"
-    try:
-        for during in _phases(context):  # noqa: B007 - the phase reached is what an error happened during
-            pass
-    except BaseException as error:
-        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        context.events.write(ProcessFailed(error=said.strip().partition("\n")[0], during=during))
-        context.events.abandon()
-        raise
-    context.events.close()
+    carry_out(context, _phases(context))
 
 
 def _phases(context: Context) -> Iterator[str]:
@@ -53,9 +44,7 @@ def _phases(context: Context) -> Iterator[str]:
     yield "model and data"
     trainee = build(context)
     open_and_prove(context, trainee.data)
-    context.events.write(
-        Parameters(step=0, digests={n: observe.tensor_digest(p) for n, p in trainee.module.named_parameters()})
-    )
+    context.events.write(observe.parameters(trainee.module, 0))
 
     yield "evaluation before"
     evaluate(context, trainee.module, trainee.data, "before", 0)
@@ -65,11 +54,7 @@ def _phases(context: Context) -> Iterator[str]:
 
     yield "evaluation after"
     evaluate(context, trainee.module, trainee.data, "after", context.plan.steps)
-    context.events.write(
-        Parameters(
-            step=context.plan.steps, digests={n: observe.tensor_digest(p) for n, p in trainee.module.named_parameters()}
-        )
-    )
+    context.events.write(observe.parameters(trainee.module, context.plan.steps))
     observe.roll_call(context, "end", context.plan.steps)
 
 
@@ -128,11 +113,21 @@ def open_and_prove(context: Context, data: Dataset) -> None:
         raise RunError(
             f"ranks have different data: manifests {', '.join(sorted(set(manifests)))}; every host needs the same files"
         )
-    if context.rank == 0 and data.documents:
-        nats, sizes = baselines.score(data)
-        context.events.write(Environment(layer="data", content=data.documents.manifest))
-        context.events.write(Baselines(nats=nats, bytes=sizes))
-        context.events.write(Overlap(ngram=overlap.ngram(data), shares=overlap.shares(data)))
+    if context.rank == 0:
+        tokenizer = {"name": data.tokenizer.name, "files": data.tokenizer.files}
+        context.events.write(Environment(layer="tokenizer", content=tokenizer))
+        if data.documents:
+            context.events.write(Environment(layer="data", content=data.documents.manifest))
+        for event in references(data):
+            context.events.write(event)
+
+
+def references(data: Dataset) -> list[Event]:
+    """What a model without learning would reach, and how much of the held-out windows stands in train."""
+    if data.documents is None:
+        return []
+    nats, sizes = baselines.score(data)
+    return [Baselines(nats=nats, bytes=sizes), Overlap(ngram=overlap.ngram(data), shares=overlap.shares(data))]
 
 
 def train(context: Context, trainee: Trainee) -> None:
@@ -145,7 +140,7 @@ def train(context: Context, trainee: Trainee) -> None:
         if watched:
             watch.start()
         loss, samples, waited = forward_backward(context, trainee, step)
-        called = watch.stop(context, step, trainee.mesh, trainee.module) if watched else None
+        compared = watch.stop() if watched else None
         norm = nn.utils.clip_grad_norm_(trainee.module.parameters(), work.optimizer.clip, foreach=True)
         rate = learning_rate(step, peak=work.optimizer.lr, warmup_steps=work.optimizer.warmup_steps, steps=plan.steps)
         apply(trainee.optimizer, rate)
@@ -158,20 +153,20 @@ def train(context: Context, trainee: Trainee) -> None:
                 tokens=len(samples) * work.sequence_length,
                 loss=measured(loss),
                 gradient_norm=measured(total),
-                lr=rate,
+                lr=trainee.optimizer.param_groups[0]["lr"],  # what the optimizer used, not what it was told
                 duration_s=ended - mark,
                 data_wait_s=waited,
                 started_s=mark,
             )
         )
         mark = ended
-        if called:
-            context.events.write(called)
+        if compared:
+            context.events.write(watch.call(step, compared, trainee.mesh, trainee.module))
         if step in plan.checkpoints:
             observe.roll_call(context, "checkpoint", step)
             checkpoint.save(context, trainee.module, trainee.optimizer, progress(context, step, rate))
-        if called or step in plan.checkpoints:
-            mark = time.monotonic()  # saving and calling the roll are reported apart, not as training time
+        if compared or step in plan.checkpoints:
+            mark = time.monotonic()  # saving and hashing shards are no training time
 
 
 def forward_backward(context: Context, trainee: Trainee, step: int) -> tuple[float, list[tuple[int, str]], float]:

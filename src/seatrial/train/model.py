@@ -110,8 +110,3 @@ def materialise(model: nn.Module, trial: Trial, config: Any, folder: Path | None
         if full:
             buffer.copy_(values[name])
         dist.broadcast(buffer, src=0)
-
-
-def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Every parameter by name; a trial trains all of them, so that one without updates is a finding."""
-    return dict(model.named_parameters())

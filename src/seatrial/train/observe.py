@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from seatrial.canon import measured
 from seatrial.errors import RunError
-from seatrial.events.schema import GradientRollCall, RollCall
+from seatrial.events.schema import GradientRollCall, Parameters, RollCall
 from seatrial.train.context import Context
 
 
@@ -23,7 +23,7 @@ def roll_call(context: Context, at: Literal["start", "checkpoint", "end"], step:
     counts = torch.zeros(context.world_size, dtype=torch.int64, device=context.device)
     counts[context.rank] = 1
     dist.all_reduce(counts)
-    context.events.write(RollCall(at=at, step=step, counts=counts.tolist()))
+    context.events.write(RollCall(at=at, step=step, counts=counts.tolist(), claims=context.claims))
 
 
 def local(tensor: Tensor) -> Tensor:
@@ -37,6 +37,11 @@ def tensor_digest(tensor: Tensor) -> str:
     hasher = hashlib.sha256(f"{part.dtype}{tuple(part.shape)}".encode())
     hasher.update(part.reshape(-1).view(torch.uint8).numpy().data)
     return hasher.hexdigest()[:32]
+
+
+def parameters(model: nn.Module, step: int) -> Parameters:
+    """The digest of this rank's shard of every parameter."""
+    return Parameters(step=step, digests={name: tensor_digest(p) for name, p in model.named_parameters()})
 
 
 def shard_digest(parameters: Iterable[tuple[str, nn.Parameter]]) -> str:
@@ -84,8 +89,11 @@ class GradientWatch:
         self._share = part.clone() if self._share is None else self._share + part
         self._detach()
 
-    def stop(self, context: Context, step: int, mesh: DeviceMesh, model: nn.Module) -> GradientRollCall:
-        """Compares, after the last backward and before clipping. All ranks call it together."""
+    def stop(self) -> tuple[float, float]:
+        """This rank's share and the deviation, after the last backward and before clipping. All ranks call it together.
+
+        The share is the L2 norm of this rank's part; the deviation is max|Σ shares − reduced| / max|reduced|.
+        """
         for undo in self._undo:
             undo()
         self._undo.clear()
@@ -97,11 +105,16 @@ class GradientWatch:
         total = share.clone()
         dist.all_reduce(total)
         scale = reduced.abs().max().clamp_min(torch.finfo(torch.float32).tiny)
+        return float(share.norm()), float((total - reduced).abs().max() / scale)
+
+    def call(self, step: int, compared: tuple[float, float], mesh: DeviceMesh, model: nn.Module) -> GradientRollCall:
+        """The event, with the digest of what this rank holds after the step."""
+        share, deviation = compared
         return GradientRollCall(
             step=step,
             parameter=self.name,
-            share=measured(float(share.norm())),
-            deviation=measured(float((total - reduced).abs().max() / scale)),
+            share=measured(share),
+            deviation=measured(deviation),
             shard=mesh.get_local_rank("dp_shard"),
             replica=shard_digest(model.named_parameters()),
         )

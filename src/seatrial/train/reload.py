@@ -6,37 +6,38 @@ the planned data from the source: a second witness for what the training ranks r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seatrial.canon import sha256
-from seatrial.errors import RunError, SeatrialError
-from seatrial.events.schema import Baselines, DataAudited, ProcessFailed, Reloaded
+from seatrial.errors import RunError
+from seatrial.events.schema import LOAD, DataAudited, Reloaded
 from seatrial.plan.order import sample_digest, step_digest
 from seatrial.train import checkpoint, observe
-from seatrial.train.context import Context
-from seatrial.train.data import Dataset, baselines
+from seatrial.train.context import Context, carry_out
+from seatrial.train.data import Dataset
 from seatrial.train.evaluate import evaluate
-from seatrial.train.loop import build
+from seatrial.train.loop import build, references
+
+AUDIT_STEPS = 2000
 
 
 def run(context: Context) -> None:
     """Reloads on this rank. All ranks call it together, in processes that have not trained."""
-    try:
-        _reload(context)
-    except BaseException as error:
-        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
-        context.events.write(ProcessFailed(error=said.strip().partition("\n")[0], during="reload"))
-        context.events.abandon()
-        raise
-    context.events.close()
+    carry_out(context, _phases(context))
 
 
-def _reload(context: Context) -> None:
+def _phases(context: Context) -> Iterator[str]:
+    yield "model and data"
     trainee = build(context)
+
+    yield "evaluation of the base"
     evaluate(context, trainee.module, trainee.data, "base", 0)
+
+    yield LOAD
     found = checkpoint.complete(context.layout.checkpoints)
     if not found:
         raise RunError("there is no complete checkpoint to reload")
@@ -57,12 +58,15 @@ def _reload(context: Context) -> None:
             dead=dead,
         )
     )
+
+    yield "evaluation after the reload"
     if not missing:
         evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
+
+    yield "audit of the data"
     if context.rank == 0:
-        nats, sizes = baselines.score(trainee.data)
-        context.events.write(Baselines(nats=nats, bytes=sizes))
-        context.events.write(audit(context, trainee.data))
+        for event in (*references(trainee.data), *audit(context, trainee.data)):
+            context.events.write(event)
 
 
 def _updates(
@@ -80,14 +84,15 @@ def _updates(
     return updates, dead
 
 
-def audit(context: Context, data: Dataset) -> DataAudited:
-    """Digest of every step's planned samples over all ranks, from the source."""
-    work = context.trial.workload
-    steps: list[str] = []
-    for step in range(context.plan.steps):
-        samples: list[tuple[int, str]] = []
-        for index in range(step * work.global_batch, (step + 1) * work.global_batch):
-            tokens = data.sample(index).astype("<i4")
-            samples.append((index, sample_digest(tokens[:-1].tobytes(), tokens[1:].tobytes())))
-        steps.append(step_digest(samples))
-    return DataAudited(manifest=data.manifest, steps=steps)
+def audit(context: Context, data: Dataset) -> Iterator[DataAudited]:
+    """Digest of every step's planned samples over all ranks, from the source, a few thousand steps an event."""
+    work, total = context.trial.workload, context.plan.steps
+    for first in range(0, total, AUDIT_STEPS):
+        steps: list[str] = []
+        for step in range(first, min(first + AUDIT_STEPS, total)):
+            samples: list[tuple[int, str]] = []
+            for index in range(step * work.global_batch, (step + 1) * work.global_batch):
+                tokens = data.sample(index).astype("<i4")
+                samples.append((index, sample_digest(tokens[:-1].tobytes(), tokens[1:].tobytes())))
+            steps.append(step_digest(samples))
+        yield DataAudited(manifest=data.manifest, first=first + 1, steps=steps)

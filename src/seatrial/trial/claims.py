@@ -65,7 +65,7 @@ REGISTRY: dict[str, Entry] = {
             "recovery.worker_kill", "a killed worker costs at most max_lost_steps", "drill", (_form("max_lost_steps"),)
         ),
         Entry("environment.image_ran", "the image asked for is the image that ran", "run"),
-        Entry("environment.hosts_agree", "every host has the same packages and libraries", "run"),
+        Entry("environment.hosts_agree", "every host has the same packages", "run"),
     )
 }
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from seatrial.canon import file_digest
 from seatrial.errors import RunError
 from seatrial.plan.order import row
 from seatrial.train.data.source import Documents, python_stdlib, text
@@ -27,6 +28,7 @@ class Tokenizer(Protocol):
     """What this module needs of a tokenizer."""
 
     name: str
+    files: dict[str, str]
 
     def encode(self, documents: list[bytes]) -> npt.NDArray[Any]: ...
     def to_bytes(self, tokens: Tokens) -> bytes: ...
@@ -36,6 +38,9 @@ class ByteTokenizer:
     """256 tokens; nothing to download, nothing to disagree about."""
 
     name = "bytes"
+
+    def __init__(self) -> None:
+        self.files: dict[str, str] = {}
 
     def encode(self, documents: list[bytes]) -> npt.NDArray[Any]:
         return np.frombuffer(SEPARATOR.join(documents) + SEPARATOR, dtype=np.uint8)
@@ -52,11 +57,13 @@ class ModelTokenizer:
 
         self._tokenizer = AutoTokenizer.from_pretrained(folder)
         self.name = f"{type(self._tokenizer).__name__}/{len(self._tokenizer)}"
-        if self._tokenizer.eos_token_id is None:
+        self.files = {p.name: file_digest(p) for p in sorted(folder.glob("*token*")) if p.is_file()}
+        self._end = self._tokenizer.eos_token_id
+        if self._end is None:
             raise RunError(f"the tokenizer in {folder} has no end-of-text token to separate documents with")
 
     def encode(self, documents: list[bytes]) -> npt.NDArray[Any]:
-        end = [self._tokenizer.eos_token_id]
+        end = [self._end]
         parts = [
             self._tokenizer(d.decode("utf-8", "replace"), add_special_tokens=False)["input_ids"] + end
             for d in documents
@@ -64,7 +71,13 @@ class ModelTokenizer:
         return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
 
     def to_bytes(self, tokens: Tokens) -> bytes:
-        return str(self._tokenizer.decode(tokens.tolist())).encode("utf-8")
+        """The text, with NUL for the end-of-text token: the bytes that the baselines were fitted on."""
+        parts = np.split(tokens, np.flatnonzero(tokens == self._end))
+        texts = [part[1:] if number else part for number, part in enumerate(parts)]
+        return SEPARATOR.join(self._decode(text.tolist()) for text in texts)
+
+    def _decode(self, ids: list[int]) -> bytes:
+        return str(self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)).encode("utf-8")
 
 
 @dataclass(frozen=True)
