@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from seatrial.canon import canonical
 from seatrial.errors import InputError
-from seatrial.trial.loader import builtin, from_resolved, load, template, templates
+from seatrial.trial import Trial
+from seatrial.trial.loader import builtin, load, template, templates
 from seatrial.trial.source import MAX_BYTES, parse
 
 pytestmark = pytest.mark.unit
@@ -351,7 +352,7 @@ def check_outcome(path: Path) -> None:
             assert "Input should" not in line
             assert "validation" not in line
     else:
-        assert from_resolved(canonical(trial.resolved())) == trial
+        assert Trial.model_validate_json(canonical(trial.resolved())) == trial
 
 
 @pytest.fixture(scope="module")

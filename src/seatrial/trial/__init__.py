@@ -1,6 +1,6 @@
 """WHAT is asked: the trial file as frozen models, the claim registry, and the loader that points at line and column."""
 
-from seatrial.trial.claims import BASELINES, KINDS, REGISTRY, Claim, claims_digest
+from seatrial.trial.claims import BASELINES, KINDS, REGISTRY, Claim
 from seatrial.trial.model import API_VERSION, Trial
 
-__all__ = ["API_VERSION", "BASELINES", "KINDS", "REGISTRY", "Claim", "Trial", "claims_digest"]
+__all__ = ["API_VERSION", "BASELINES", "KINDS", "REGISTRY", "Claim", "Trial"]

@@ -11,7 +11,6 @@ from typing import Any
 
 from pydantic import model_validator
 
-from seatrial.canon import digest
 from seatrial.trial.base import Misfit, Section
 
 KINDS = ("execution", "transport", "performance", "learning", "recovery", "environment")
@@ -108,10 +107,6 @@ class Claim(Section):
         """The parameters that were given, without the name."""
         return {name: value for name, value in self.model_dump(exclude={"claim"}).items() if value is not None}
 
-    @property
-    def entry(self) -> Entry:
-        return REGISTRY[self.claim]
-
     def resolved(self) -> dict[str, Any]:
         """What is frozen and hashed: the name and the given parameters."""
         return {"claim": self.claim, **self.parameters}
@@ -124,8 +119,3 @@ def unknown_claim(name: str) -> str:
     close = get_close_matches(name, REGISTRY, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"known claims: {', '.join(REGISTRY)}"
     return f"unknown claim {name}; {hint}"
-
-
-def claims_digest(claims: list[dict[str, Any]]) -> str:
-    """The digest that every roll call and event file header carries."""
-    return digest(claims)

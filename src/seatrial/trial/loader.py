@@ -16,7 +16,6 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from seatrial.canon import parse as parse_json
 from seatrial.errors import InputError, InputErrors
 from seatrial.trial.base import Misfit
 from seatrial.trial.model import Trial
@@ -96,11 +95,6 @@ def templates() -> list[str]:
     """Names that `builtin` knows."""
     names = [entry.name for entry in (files("seatrial.trial") / "templates").iterdir()]
     return sorted(name.removesuffix(".yaml") for name in names if name.endswith(".yaml"))
-
-
-def from_resolved(text: str | bytes) -> Trial:
-    """A trial from its resolved JSON; the way it travels to the driver and the image."""
-    return Trial.model_validate_json(json.dumps(parse_json(text)))
 
 
 def _include(source: Source, path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from seatrial.canon import digest, plain
 from seatrial.trial.base import Section
 from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage
@@ -41,10 +40,6 @@ class Trial(Section):
         document: dict[str, Any] = self.model_dump(mode="json", exclude={"claims"})
         document["claims"] = [claim.resolved() for claim in self.claims]
         return document
-
-    def section_digests(self) -> dict[str, str]:
-        """`{section: sha256:…}` of the resolved sections."""
-        return {name: digest(plain(value)) for name, value in self.resolved().items()}
 
     @property
     def slug(self) -> str:
