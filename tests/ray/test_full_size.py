@@ -49,7 +49,10 @@ def test_a_dead_transformer_does_not_pass_the_built_in_claim(plant: Any, tmp_pat
     asked = Trial.model_validate_json(json.dumps(local()))
     record = seal_run(gloo.run(asked, tmp_path, plant, timeout=600))[1]
     seen = next(v for v in record["verdicts"] if v["claim"] == "learning.heldout.bits_per_byte")
-    assert seen["verdict"] == "refuted", seen
+    assert seen["verdict"] != "supported", seen
+    # Whether or not the checkpoint could be scored again, the score itself must not be one that passes.
+    after = record["evidence"]["learning"]["learning.heldout.bits_per_byte.after"]["value"]
+    assert after > 3.61 - 0.4  # what a bigram table reaches on this corpus, less what is claimed
 
 
 def test_packages_added_at_submission(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--session-dir", type=Path, help="a short folder for Ray's session; default: a new one under /tmp"
     )
     given = parser.parse_args(arguments)
-    trial = Trial.model_validate_json(sys.stdin.buffer.read())
+    trial = Trial.from_resolved(sys.stdin.buffer.read())
     try:
         layout = (
             Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())

@@ -190,7 +190,8 @@ def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
             return NOT_ESTABLISHED, "contaminated", seen
         data = look.value("execution.data_order")
         if data["matching"] != data["steps"]:
-            seen = f"the data that ranks trained on is not what was compared with held-out, from step {data['first_difference']}"
+            first = data["first_difference"]
+            seen = f"the data that ranks trained on is not what was compared with held-out, from step {first}"
             return NOT_ESTABLISHED, "contradiction", seen
         # What the ranks scored must be what other processes score, whichever way it speaks.
         pairs = [("after", "reload"), *([("before", "base")] if "improves_by" in asked else [])]

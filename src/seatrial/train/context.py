@@ -45,7 +45,7 @@ def open_context(
     """The context of a rank, from the run directory alone; every rank reads and hashes the frozen claims itself."""
     layout = Layout(root)
     trial_bytes, claims_bytes = layout.trial.read_bytes(), layout.claims.read_bytes()
-    trial = Trial.model_validate_json(trial_bytes)
+    trial = Trial.from_resolved(trial_bytes)
     run: dict[str, Any] = parse(claims_bytes)
     claims = sha256(claims_bytes)
     writer = Writer(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from seatrial.canon import parse
 from seatrial.trial.base import Section
 from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage
@@ -34,6 +36,14 @@ class Trial(Section):
     scaling: Scaling = Scaling()
     workload: Workload
     claims: tuple[Claim, ...] = Field(min_length=1)
+
+    @classmethod
+    def from_resolved(cls, text: str | bytes) -> Trial:
+        """A trial from its resolved JSON, canonical or not; the way it travels to the driver and to the ranks.
+
+        Canonical JSON writes large doubles without a point: `canon.parse` gives them back as doubles.
+        """
+        return cls.model_validate_json(json.dumps(parse(text)))
 
     def resolved(self) -> dict[str, Any]:
         """The trial with every default filled in, as JSON; what is recorded and what travels to the image."""
