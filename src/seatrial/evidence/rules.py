@@ -168,7 +168,7 @@ def _reloads(_: dict[str, Any], look: Look) -> Answer:
         return REFUTED, "different", "the manifest that was reloaded is not the one that was written"
     if not seen["new_processes"] or seen["equal"] != seen["expected"] or not seen["tensors"]:
         return NOT_ESTABLISHED, "unknown", "the reload was not in new processes, or compared nothing"
-    return SUPPORTED, "", f"step {seen['step']} reloaded in new processes, {seen['tensors']} tensors equal"
+    return SUPPORTED, "", f"step {seen['step']} reloaded in new processes, {seen['tensors']} items equal"
 
 
 def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
