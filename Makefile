@@ -27,7 +27,7 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py
 
-# torch first and by its exact version: a range can bring gigabytes of CUDA.
+# torch first, alone and by its exact version: nothing else that is installed may choose another build.
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check torch==2.13.0
