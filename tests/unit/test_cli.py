@@ -83,6 +83,7 @@ def test_no_workers(in_tmp: Path, capsys: Any) -> None:
         ({"storage": {"path": "s3://bucket/runs"}}, "object storage comes with recovery"),
         ({"cluster": {"provider": "eks"}}, "cluster.provider: saw eks; expected local"),
         ({"scaling": {"gpus_per_worker": 1}}, "this machine has no GPU"),
+        ({"metadata": {"name": "hf_abcdefghijklmnopqrstuvwxyz"}}, "metadata: holds what looks like a secret"),
     ],
 )
 def test_what_this_version_cannot_run(sections: dict[str, Any], words: str, in_tmp: Path, capsys: Any) -> None:

@@ -11,7 +11,6 @@ from seatrial.cli import output
 from seatrial.cli.progress import Progress
 from seatrial.errors import InputError
 from seatrial.launch import run
-from seatrial.launch.local import check
 from seatrial.trial.loader import Loaded, builtin, load
 
 DEFAULT = Path("trial.yaml")
@@ -27,7 +26,6 @@ def command(trial_file: Path | None, as_json: bool) -> int:
     """
     loaded, said = _choose(trial_file)
     try:
-        check(loaded.trial)
         with Progress(loaded.trial, said, quiet=as_json) as progress:
             outcome = run(loaded.trial, progress.started, progress.event)
     except InputError as error:

@@ -9,7 +9,7 @@ _ECHOES = ("Connection closed by peer", "Connection reset by peer", "Broken pipe
 
 
 def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -> str:
-    """One line: the rank that ended without a word, else the first error that is no echo of another's, else Ray's."""
+    """One line: the first error that is no echo of another's, else the ranks that ended without a word, else Ray's."""
     streams = [read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name) for rank in range(ranks)]
     spoken = [
         (stream, event, time)

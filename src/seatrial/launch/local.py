@@ -23,7 +23,7 @@ from typing import Any
 
 from seatrial.driver.finish import DRIVER_LOG, collect_logs, end_leftovers, seal_run
 from seatrial.driver.main import SESSION_PREFIX
-from seatrial.driver.prepare import new_run
+from seatrial.driver.prepare import new_run, recorded
 from seatrial.errors import InputError, RunError
 from seatrial.events import Layout, Redactor
 from seatrial.launch.follow import Follower
@@ -72,10 +72,15 @@ def check(trial: Trial) -> Path:
         raise InputError(
             f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model"
         )
-    if trial.scaling.gpus_per_worker and not Path("/dev/nvidia0").exists():
+    gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
+    wanted = trial.scaling.num_workers * trial.scaling.gpus_per_worker
+    if wanted > gpus:
         raise InputError(
-            "saw 1, this machine has no GPU", field="scaling.gpus_per_worker", expected="0 on this machine"
+            f"{wanted} GPUs asked for, this machine has {gpus or 'no GPU'}",
+            field="scaling.gpus_per_worker",
+            expected=f"num_workers × gpus_per_worker of at most {gpus}",
         )
+    recorded(trial)
     missing = [name for name in ("torch", "ray", "transformers", "numpy") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(
