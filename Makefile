@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: trial test slow unit lint bench clean
+.PHONY: trial test slow unit lint bench docs clean
 
 trial: $(STAMP)
 	$(BIN)/seatrial run
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -q -n 2 -m unit
-	$(BIN)/python -m pytest -q -m "(dist or ray or browser) and not slow" --durations=10
+	$(BIN)/python -m pytest -q -m "(dist or ray or registry or browser) and not slow" --durations=10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow --durations=10
@@ -20,8 +20,8 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check -q src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check -q src tests benchmarks tools
 	$(BIN)/mypy
 
 bench: $(STAMP)
@@ -33,6 +33,9 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[train,test]'
 	touch $(STAMP)
+
+docs: $(STAMP)
+	$(BIN)/seatrial check --rules --format markdown > docs/rules.md
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

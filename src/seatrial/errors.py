@@ -83,3 +83,22 @@ class TimedOut(RunError):
 
 class Interrupted(RunError):
     """The user or the cluster asked the run to stop."""
+
+
+def shown(value: object) -> str:
+    """A wrong value in one line: text and numbers as they are, the rest by kind."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict):
+        return "a map" if value else "an empty map"
+    if isinstance(value, list):
+        return f"a list of {len(value)}" if value else "an empty list"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return clean(f'"{value}"' if isinstance(value, str) else f"{value}")
+
+
+def clean(text: str, limit: int = 80) -> str:
+    """`text` in one printable line of bounded length."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: limit + 1])
+    return line if len(line) <= limit else f"{line[:limit]}…"

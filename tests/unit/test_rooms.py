@@ -15,6 +15,7 @@ HEAVY = {"torch", "ray", "transformers", "numpy", "datasets"}
 WITHOUT_HEAVY = [
     "canon", "errors", "trial", "trial.loader", "events", "plan", "probe.host", "evidence", "record", "driver.main",
     "driver.ray_session", "launch", "report", "cli.main", "cli.run", "cli.show", "cli.verify", "cli.judge", "cli.init", "cli.schema",
+    "hardware", "ship", "image", "render", "check.command", "cli.check", "cli.render", "cli.image", "cli.catalog",
 ]  # fmt: skip
 
 
@@ -40,6 +41,15 @@ def test_nothing_but_training_loads_torch_or_ray() -> None:
 
 def test_the_command_line_loads_little() -> None:
     assert loaded("import seatrial.cli.main") & {*HEAVY, "pydantic", "yaml", "rich", "jinja2"} == set()
+
+
+def test_checking_manifests_loads_neither_pydantic_nor_rich() -> None:
+    """It runs on every commit: what it does not need, it does not load."""
+    assert (
+        loaded("import seatrial.cli.check; from seatrial.check.rules import load; load()")
+        & {"pydantic", "rich", "jinja2", *HEAVY}
+        == set()
+    )
 
 
 def test_what_travels_to_the_image_needs_only_what_the_image_has() -> None:

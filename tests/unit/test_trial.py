@@ -63,7 +63,7 @@ def test_defaults_are_those_of_the_documentation():
     assert resolved["apiVersion"] == "seatrial.io/v1alpha1"
     assert resolved["cluster"]["provider"] == "local"
     assert resolved["scaling"] == {"num_workers": 2, "gpus_per_worker": 0}
-    assert resolved["storage"] == {"path": "./runs"}
+    assert resolved["storage"] == {"path": "./runs", "volume": None}
     work = resolved["workload"]
     assert (work["strategy"], work["precision"], work["reduce_dtype"]) == ("fsdp", "bf16", "fp32")
     assert work["optimizer"] == {

@@ -39,5 +39,7 @@ def command(template: str, output: Path) -> int:
         raise InputError(
             f"cannot be written: {error.strerror}", place=Place(str(output)), expected="a file in a folder that exists"
         ) from None
-    click.echo(f"wrote {output}; next: seatrial run {output if output != Path('trial.yaml') else ''}".rstrip())
+    runs_here = loader.builtin(template).trial.cluster.provider == "local"
+    named = "" if runs_here and output == Path("trial.yaml") else f" {output}"
+    click.echo(f"wrote {output}; next: seatrial {'run' if runs_here else 'render'}{named}")
     return 0

@@ -14,6 +14,10 @@ from seatrial.errors import EXIT_INPUT, EXIT_INTERNAL, SeatrialError
 COMMANDS = {
     "run": "run a trial and seal its record",
     "init": "write a commented trial.yaml",
+    "check": "check KubeRay manifests and trial files",
+    "render": "write the Kubernetes manifests of a trial",
+    "image": "resolve an image's tag to its digest",
+    "catalog": "print what is known about instances and images",
     "show": "show the verdicts of a run",
     "verify": "check that a sealed run is unchanged",
     "judge": "judge a run again, offline",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Iterator
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,15 @@ from seatrial.events import Layout, Redactor
 from seatrial.events.schema import Environment
 
 MAX_DIFF = 256 << 10
+# What runs beside Ray, and travels where it is not installed: modules and data tables of these rooms.
+ROOMS = ("trial", "hardware", "events", "plan", "probe", "train", "evidence", "record", "driver")
+SUFFIXES = (".py", ".json")
+CLIENT_ONLY = ("trial/loader.py", "trial/source.py")  # they read YAML
 
 
 def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iterator[Environment]:
     """seatrial's own code, the git state of the working directory, and the workload's settings."""
-    yield Environment(layer="seatrial", content={"version": seatrial.__version__, "files": package_digest()})
+    yield seatrial_layer()
     try:
         code = _working_tree(layout, redactor)
     except (OSError, subprocess.SubprocessError) as error:
@@ -28,12 +34,33 @@ def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iter
     yield Environment(layer="settings", content=settings)
 
 
+def seatrial_layer() -> Environment:
+    """The code that this process runs, by version and digest."""
+    return Environment(layer="seatrial", content={"version": seatrial.__version__, "files": package_digest()})
+
+
+def travelling() -> dict[str, bytes]:
+    """The files that a run needs, by their path in the package; the same from a folder and from a zip."""
+    root = files("seatrial")
+    found = {entry.name: entry.read_bytes() for entry in root.iterdir() if entry.name.endswith(SUFFIXES)}
+    for room in ROOMS:
+        found |= _below(root / room, f"{room}/")
+    return {name: found[name] for name in sorted(found) if name not in CLIENT_ONLY}
+
+
+def _below(folder: Traversable, prefix: str) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            found |= _below(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(SUFFIXES):
+            found[f"{prefix}{entry.name}"] = entry.read_bytes()
+    return found
+
+
 def package_digest() -> str:
-    """One digest over every file of the installed package that is code."""
-    root = Path(seatrial.__file__).parent
-    return digest(
-        {p.relative_to(root).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(root.rglob("*.py"))}
-    )
+    """One digest over every file that a run needs."""
+    return digest({name: hashlib.sha256(data).hexdigest() for name, data in travelling().items()})
 
 
 def _working_tree(layout: Layout, redactor: Redactor) -> dict[str, Any]:

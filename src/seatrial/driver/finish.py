@@ -6,8 +6,9 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,36 +21,62 @@ LOG_TAIL_BYTES = 2 << 20
 GRACE_S = 5.0
 
 
-def end_leftovers(root: Path, session: str, grace: float = GRACE_S) -> list[str]:
-    """Waits for the processes of a run to go, then ends those that have not. Returns what had to be ended."""
-    left = _wait(root, session, grace)
+def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collection[int] = ()) -> list[str]:
+    """Waits for the processes of a run to go, then ends those that have not, but for `kept` pids.
+
+    Returns what had to be ended.
+    """
+    left = _wait(root, session, grace, kept)
     for process in left:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process.pid, signal.SIGKILL)
     if left:
-        _wait(root, session, GRACE_S)  # a file must not grow while it is hashed
+        _wait(root, session, GRACE_S, kept)  # a file must not grow while it is hashed
     return [str(process) for process in left]
 
 
-def _wait(root: Path, session: str, seconds: float) -> list[processes.Process]:
+def _wait(root: Path, session: str, seconds: float, kept: Collection[int]) -> list[processes.Process]:
     deadline = time.monotonic() + seconds
-    while (left := list(processes.of_run(root, session))) and time.monotonic() < deadline:
+    while left := [process for process in processes.of_run(root, session) if process.pid not in kept]:
+        if time.monotonic() >= deadline:
+            break
         time.sleep(0.1)
     return left
 
 
 def collect_logs(layout: Layout, temporary: Path, environments: tuple[Mapping[str, str], ...]) -> None:
-    """Copies the driver's and Ray's logs into the run directory through the redactor, long ones by their tail."""
+    """Copies the logs of the driver and of its private Ray into the run directory, then removes that Ray's session."""
     redactor = Redactor(os.environ, *environments)
     for log in sorted((temporary / DRIVER_LOG, *temporary.glob("session_2*/logs/**/*"))):
-        if not log.is_file() or log.is_symlink() or not (text := _tail(log)):
-            continue
         name = log.relative_to(temporary).as_posix()
-        target = layout.logs / (f"ray/{name.split('/logs/', 1)[1]}" if "/" in name else name)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(redactor.text(text), encoding="utf-8", errors="backslashreplace")
+        _copy(log, layout.logs / (f"ray/{name.split('/logs/', 1)[1]}" if "/" in name else name), redactor)
     for session in temporary.glob("session_2*"):  # raw logs do not outlive the run, whoever is there to tidy up
         shutil.rmtree(session, ignore_errors=True)
+
+
+def collect_job_logs(logs: Path, target: Path, job: str, *environments: Mapping[str, str]) -> None:
+    """Copies what the workers of one Ray job wrote on this host; `logs` is Ray's, and stays as it is."""
+    redactor = Redactor(os.environ, *environments)
+    own = sorted(logs.glob(f"worker-*-{job}-*"))
+    workers = {log.name.split("-")[1] for log in own}
+    for log in (*own, *sorted(logs.glob("python-core-worker-*"))):
+        if log in own or log.name.removeprefix("python-core-worker-").partition("_")[0] in workers:
+            _copy(log, target / log.name, redactor)
+
+
+def collect_own_log(layout: Layout, *environments: Mapping[str, str]) -> None:
+    """Copies what this process has said, where Ray's job manager keeps it in a file."""
+    output = Path("/proc/self/fd/1").resolve()
+    if output.name.startswith("job-driver-"):
+        sys.stdout.flush()
+        _copy(output, layout.driver_log, Redactor(os.environ, *environments))
+
+
+def _copy(log: Path, target: Path, redactor: Redactor) -> None:
+    """Through the redactor, a long one by its tail; nothing for what is empty or no file."""
+    if log.is_file() and not log.is_symlink() and (text := _tail(log)):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(redactor.text(text), encoding="utf-8", errors="backslashreplace")
 
 
 def _tail(path: Path) -> str:

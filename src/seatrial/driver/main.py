@@ -1,6 +1,7 @@
 """The driver: runs one trial beside Ray, judges and seals it. `python -m seatrial.driver`, the trial as JSON on stdin.
 
-Its exit status is execution only, 0 or 4, so that nothing retries a job because a claim was refuted.
+With `--address` it is a cluster's entrypoint: it uses the Ray that is there, and leaves it as it was. Its exit status
+is execution only, 0 or 4, so that nothing retries a job because a claim was refuted.
 """
 
 from __future__ import annotations
@@ -10,16 +11,26 @@ import os
 import signal
 import sys
 import tempfile
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from seatrial.driver import code
 from seatrial.driver.blame import why_it_failed
-from seatrial.driver.finish import collect_logs, end_leftovers, seal_run
-from seatrial.driver.prepare import freeze, new_run
+from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run
+from seatrial.driver.prepare import check_shared, freeze, new_run
 from seatrial.driver.watchdog import Watchdog
-from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted, RunError, SeatrialError, TimedOut
+from seatrial.errors import (
+    EXIT_ENDED_EARLY,
+    EXIT_OK,
+    InputError,
+    Interrupted,
+    Place,
+    RunError,
+    SeatrialError,
+    TimedOut,
+)
 from seatrial.events import Layout, Redactor
 from seatrial.events.schema import Closed, Environment, Event, Leftover, PhaseEnded, PhaseStarted, Roster
 from seatrial.probe.processes import RUN_VARIABLE
@@ -33,34 +44,57 @@ SESSION_PREFIX = "st-"
 def main(arguments: list[str] | None = None) -> int:
     """Reads the trial, runs it, seals it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.driver", description=__doc__)
+    parser.add_argument("--trial", type=Path, help="the resolved trial, a JSON file; default: stdin")
+    parser.add_argument("--address", default="", help="a Ray that is there already, or auto; default: a private one")
     parser.add_argument(
         "--run-dir", type=Path, help="a run directory made by the launcher; default: a new one on storage.path"
     )
     parser.add_argument(
-        "--session-dir", type=Path, help="a short folder for Ray's session; default: a new one under /tmp"
+        "--session-dir", type=Path, help="a short folder for a private Ray's session; default: a new one under /tmp"
     )
     given = parser.parse_args(arguments)
-    trial = Trial.from_resolved(sys.stdin.buffer.read())
     try:
-        layout = (
-            Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())
-        )
+        return _carry_out(given)
     except SeatrialError as error:
         print(f"seatrial: {error}", file=sys.stderr)
-        return error.exit_code
+        return EXIT_ENDED_EARLY if given.address else error.exit_code
+    except Exception:
+        if not given.address:
+            raise
+        traceback.print_exc()
+        return EXIT_ENDED_EARLY
+
+
+def _carry_out(given: argparse.Namespace) -> int:
+    trial = _read(given.trial) if given.trial else Trial.from_resolved(sys.stdin.buffer.read())
+    if given.address:
+        check_shared(trial)
+    layout = Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())
     os.environ[RUN_VARIABLE] = str(layout.root)
-    if given.session_dir:
-        return Driver(trial, layout, given.session_dir).run()
+    if given.address or given.session_dir:
+        return Driver(trial, layout, given.session_dir, given.address).run()
     with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, dir="/tmp") as temporary:
         return Driver(trial, layout, Path(temporary)).run()
+
+
+def _read(path: Path) -> Trial:
+    """The trial in a file of resolved JSON. Raises InputError."""
+    try:
+        return Trial.from_resolved(path.read_bytes())
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror}"
+    except ValueError as error:  # pydantic's errors are of this kind too
+        problem = " ".join(str(error).split())[:500]
+    raise InputError(problem, place=Place(str(path)), expected="a trial as `seatrial render` writes it")
 
 
 class Driver:
     """One run from frozen claims to sealed record."""
 
-    def __init__(self, trial: Trial, layout: Layout, temporary: Path):
-        self.trial, self.layout, self.temporary = trial, layout, temporary
+    def __init__(self, trial: Trial, layout: Layout, temporary: Path | None, address: str = ""):
+        self.trial, self.layout, self.temporary, self.address = trial, layout, temporary, address
         self._asked_to_stop = False
+        self._kept: frozenset[int] = frozenset()
 
     def run(self) -> int:
         """Carries out everything; whatever happens in between, what was seen is sealed. Returns the exit code."""
@@ -80,9 +114,14 @@ class Driver:
     def _settle(self) -> None:
         """What comes between the run and its seal. Nothing that fails here may keep the seal from being set."""
         try:
-            if left := end_leftovers(self.layout.root, str(self.temporary)):
+            session = "" if self.address else str(self.temporary)
+            if left := end_leftovers(self.layout.root, session, kept=self._kept):
                 self._note(Leftover(processes=left))
-            collect_logs(self.layout, self.temporary, (self.trial.runtimeEnv.env_vars,))
+            variables = self.trial.runtimeEnv.env_vars
+            if self.address:
+                collect_own_log(self.layout, variables)
+            elif self.temporary:
+                collect_logs(self.layout, self.temporary, (variables,))
             self._note(Closed())
         except Exception as error:  # what is missing then is missing in the evidence, and is said there
             print(f"seatrial: after the run: {type(error).__name__}: {error}", file=sys.stderr)
@@ -133,7 +172,7 @@ class Driver:
 
         from seatrial.driver.ray_session import RaySession
 
-        session = RaySession(self.trial, self.layout, self.temporary)
+        session = RaySession(self.trial, self.layout, self.temporary, self.address)
         signal.signal(signal.SIGTERM, self._stop)  # ray.init puts its own in place, which exits at once
         seen = {"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
         self._note(Environment(layer="ray", content=seen))
@@ -145,16 +184,22 @@ class Driver:
         self._note(Roster(phase="probe", attempt=1, files=files))
         return session
 
-    @staticmethod
-    def _close_session(session: Any) -> None:
-        try:
-            session.stop_probes()
-        except Exception as error:  # a probe that failed leaves its file unclosed, which the evidence says
-            print(f"seatrial: a probe ended badly: {error}", file=sys.stderr)
-        try:
-            session.close()
-        except Exception as error:  # its processes are looked for, and ended, after this
-            print(f"seatrial: Ray ended badly: {error}", file=sys.stderr)
+    def _close_session(self, session: Any) -> None:
+        """Each step is taken whatever became of the one before."""
+
+        def spare() -> None:
+            self._kept = session.detached()
+
+        for step, what in (
+            (session.stop_probes, "a probe ended badly"),  # its file stays unclosed, which the evidence says
+            (session.keep_logs, "a host's logs could not be kept"),
+            (spare, "Ray did not tell its own actors"),
+            (session.close, "Ray ended badly"),  # its processes are looked for, and ended, after this
+        ):
+            try:
+                step()
+            except Exception as error:
+                print(f"seatrial: {what}: {error}", file=sys.stderr)
 
     def _note(self, event: Event) -> None:
         """Writes an event of the driver; on a full storage, with the space kept back for the seal."""

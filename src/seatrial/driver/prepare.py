@@ -17,6 +17,23 @@ from seatrial.trial import Trial
 RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can still hold the record
 
 
+def check_shared(trial: Trial) -> None:
+    """What a cluster's driver can know before it makes a run directory. Raises InputError."""
+    check_shared_path(trial.storage.path)
+    plan(trial)
+    recorded(trial)
+
+
+def check_shared_path(path: str) -> None:
+    """Raises InputError for what cannot be one folder on several hosts."""
+    if "://" in path:
+        raise InputError(f"saw {path}", field="storage.path", expected="a folder: object storage is not supported yet")
+    if not Path(path).is_absolute():
+        raise InputError(
+            f"saw {path}", field="storage.path", expected="an absolute path, of a folder that every host mounts there"
+        )
+
+
 def new_run(trial: Trial, storage: Path) -> Layout:
     """Creates a run directory of a name that was free. Raises InputError if the storage cannot be used."""
     problem = problem_with(storage)
@@ -46,11 +63,27 @@ def recorded(trial: Trial) -> dict[str, Any]:
     variables = Redactor({}).value(document["runtimeEnv"]["env_vars"])
     document["runtimeEnv"] = {**document["runtimeEnv"], "env_vars": variables}
     for section, value in document.items():
-        if Redactor({}).value(value) != value:
+        looked_at = _as_variables(value) if section == "cluster" else value
+        if Redactor({}).value(looked_at) != looked_at:
             raise InputError(
-                "holds what looks like a secret", field=section, expected="secrets in runtimeEnv.env_vars only"
+                "holds what looks like a secret",
+                field=section,
+                expected="secrets in runtimeEnv.env_vars, or in a Kubernetes Secret that a pod refers to",
             )
     return document
+
+
+def _as_variables(value: Any) -> Any:
+    """Kubernetes' ways of speaking in the redactor's: `{name: A, value: b}` is a variable, and what only names a
+    secret (the `key` of a toleration or of a reference, a `secretName`) is none."""
+    if isinstance(value, list):
+        return [_as_variables(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
+        return {value["name"]: value["value"]}
+    names = {"key": "of", "secretName": "object"}
+    return {names.get(key, key): _as_variables(item) for key, item in value.items()}
 
 
 def freeze(trial: Trial, layout: Layout) -> Writer:

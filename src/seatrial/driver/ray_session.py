@@ -14,6 +14,8 @@ from typing import Any
 
 import seatrial
 from seatrial.canon import file_digest
+from seatrial.driver.code import seatrial_layer
+from seatrial.driver.finish import collect_job_logs
 from seatrial.driver.watchdog import STACKS
 from seatrial.events import Layout
 from seatrial.events.writer import NODE_VARIABLE
@@ -25,12 +27,15 @@ from seatrial.trial import Trial
 # Read by Ray Train on the driver when it is imported; a user's own setting wins.
 DEFAULTS = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1.0",  # how late a dead worker is noticed; 2 s by default
-    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # this machine is not drained; the watcher costs the ranks CPU
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # or every relative path would break
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+PRIVATE_DEFAULTS = {
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # this machine is not drained; the watcher costs the ranks CPU
+}
+LOGS_TIMEOUT_S = 60.0
 OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object store
 
 
@@ -73,24 +78,32 @@ class Group:
 
 
 class RaySession:
-    """A private Ray on this machine, its session under `temporary`, with one probe a host."""
+    """Ray, with one probe a host: a private one with its session under `temporary`, or the one at `address`."""
 
-    def __init__(self, trial: Trial, layout: Layout, temporary: Path):
-        for name, value in DEFAULTS.items():
+    def __init__(self, trial: Trial, layout: Layout, temporary: Path | None = None, address: str = ""):
+        self._private = not address
+        for name, value in {**DEFAULTS, **(PRIVATE_DEFAULTS if self._private else {})}.items():
             os.environ.setdefault(name, value)
         self._trial, self._layout = trial, layout
         self._probes: list[Any] = []
         import ray
 
-        ray.init(
-            address="local",
-            num_cpus=max(trial.scaling.num_workers, len(os.sched_getaffinity(0))),
-            include_dashboard=False,
-            log_to_driver=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            _temp_dir=str(temporary),
-        )
+        where = self._of_its_own(temporary) if self._private else self._already_there(address)
+        ray.init(log_to_driver=False, **where)
         os.environ[NODE_VARIABLE] = ray.get_runtime_context().get_node_id()
+
+    def _of_its_own(self, temporary: Path | None) -> dict[str, Any]:
+        return {
+            "address": "local",
+            "num_cpus": max(self._trial.scaling.num_workers, len(os.sched_getaffinity(0))),
+            "include_dashboard": False,
+            "object_store_memory": OBJECT_STORE_BYTES,
+            "_temp_dir": str(temporary),
+        }
+
+    def _already_there(self, address: str) -> dict[str, Any]:
+        """Its workers inherit nothing of this process: the mark that tells them from others' goes with the job."""
+        return {"address": address, "runtime_env": {"env_vars": {RUN_VARIABLE: str(self._layout.root)}}}
 
     def start_probes(self) -> list[str]:
         """One actor without CPUs on each host, in the image's own interpreter, without the runtime environment.
@@ -153,22 +166,64 @@ class RaySession:
 
     def _runtime_env(self) -> dict[str, Any]:
         asked = self._trial.runtimeEnv
-        variables = {RUN_VARIABLE: str(self._layout.root), "PYTHONPATH": _package_path(), **asked.env_vars}
-        if "GLOO_SOCKET_IFNAME" not in os.environ:
+        path = _package_path(asked.env_vars.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
+        variables = {RUN_VARIABLE: str(self._layout.root), **asked.env_vars, "PYTHONPATH": path}
+        if self._private and "GLOO_SOCKET_IFNAME" not in os.environ:
             # All ranks are on this machine: a VPN or a stale host name must not come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         return {"env_vars": variables, **({"pip": list(asked.pip)} if asked.pip else {})}
 
+    def keep_logs(self) -> None:
+        """Copies what this job's workers wrote on each host; a private Ray's logs are collected with its session.
+
+        Raises what the first host failed with that could not, once all others are done.
+        """
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if self._private:
+            return
+        job = ray.get_runtime_context().get_job_id()
+        waiting = []
+        for node in (node for node in ray.nodes() if node["Alive"]):
+            place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(num_cpus=0, max_retries=0)(_keep_logs).options(scheduling_strategy=place)
+            target = self._layout.logs / "ray" / node["NodeID"][:8]
+            waiting.append(task.remote(str(target), job, self._trial.runtimeEnv.env_vars))
+        ray.wait(waiting, num_returns=len(waiting), timeout=LOGS_TIMEOUT_S)
+        ray.get(waiting, timeout=0)
+
+    def detached(self) -> frozenset[int]:
+        """Pids, on this host, of actors that outlive the job that started them: Ray keeps some for all jobs."""
+        import ray
+        from ray._private.state import actors
+
+        if self._private:
+            return frozenset()
+        here = ray.get_runtime_context().get_node_id()
+        return frozenset(
+            actor["Pid"] for actor in actors().values() if actor["IsDetached"] and actor["Address"]["NodeID"] == here
+        )
+
     def close(self) -> None:
-        """Ends Ray and every process of it."""
+        """Ends a private Ray and every process of it; leaves one that was there before, which ends this job alone."""
         import ray
 
         ray.shutdown()
 
 
-def _package_path() -> str:
-    """Where this package lies, first on the workers' path: they run the code that was asked to run."""
-    return os.pathsep.join(p for p in (str(Path(seatrial.__file__).parents[1]), os.environ.get("PYTHONPATH", "")) if p)
+def _keep_logs(target: str, job: str, environment: dict[str, str]) -> None:
+    """On the host whose logs they are."""
+    from ray._private.worker import _global_node
+
+    collect_job_logs(Path(_global_node.get_logs_dir_path()), Path(target), job, environment)
+
+
+def _package_path(asked: str) -> str:
+    """Where this package lies, before the path that was asked for: the workers run the code that runs here."""
+    own = str(Path(seatrial.__file__).parents[1])
+    others = [path for path in asked.split(os.pathsep) if path and path != own]
+    return os.pathsep.join((own, *others))
 
 
 def _member(config: dict[str, str]) -> None:
@@ -194,4 +249,5 @@ def _member(config: dict[str, str]) -> None:
         local_rank=me.get_local_rank(),
         device=ray.train.torch.get_device(),
     )
+    context.events.write(seatrial_layer())
     (loop if role == "rank" else reload).run(context)

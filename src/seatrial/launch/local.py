@@ -55,7 +55,7 @@ def check(trial: Trial) -> Path:
             f"saw {trial.cluster.provider}",
             field="cluster.provider",
             expected="local: this version runs trials on this machine",
-            fix="leave `cluster` out, or set provider: local",
+            fix="leave `cluster` out, or `seatrial render` writes manifests for a cluster",
         )
     if "://" in trial.storage.path:
         raise InputError(

@@ -16,13 +16,14 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from seatrial.errors import InputError, InputErrors
+from seatrial.errors import InputError, InputErrors, clean, shown
 from seatrial.trial.base import Misfit
 from seatrial.trial.model import Trial
-from seatrial.trial.source import KeyPath, Source, clean, dotted, parse, read, shown
+from seatrial.trial.source import KeyPath, Source, dotted, parse, read
 
 _FILE_PATHS: tuple[tuple[str, ...], ...] = (
     ("storage", "path"),
+    ("cluster", "template", "from"),
     ("workload", "model", "path"),
     ("workload", "data", "train"),
     ("workload", "data", "heldout"),
@@ -232,7 +233,7 @@ def _keys_of(path: KeyPath) -> list[str]:
     for part in path:
         if isinstance(part, str):
             model = _section_of(model.model_fields[part].annotation) or model
-    return list(model.model_fields)
+    return [model_field.alias or name for name, model_field in model.model_fields.items()]
 
 
 def _section_of(annotation: Any) -> type[BaseModel] | None:

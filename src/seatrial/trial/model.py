@@ -6,12 +6,12 @@ import json
 import re
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from seatrial.canon import parse
-from seatrial.trial.base import Section
+from seatrial.trial.base import Misfit, Section
 from seatrial.trial.claims import Claim
-from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage
+from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage, too_few_gpus
 from seatrial.trial.workload import Workload
 
 API_VERSION: Final = "seatrial.io/v1alpha1"
@@ -36,6 +36,12 @@ class Trial(Section):
     scaling: Scaling = Scaling()
     workload: Workload
     claims: tuple[Claim, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _fits_its_cluster(self) -> Trial:
+        if problem := too_few_gpus(self.cluster, self.scaling):
+            raise Misfit(problem, "scaling")
+        return self
 
     @classmethod
     def from_resolved(cls, text: str | bytes) -> Trial:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from seatrial.canon import MAX_EXACT_INTEGER, printable
-from seatrial.errors import InputError, InputErrors, Place
+from seatrial.errors import InputError, InputErrors, Place, clean, shown
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 20_000
@@ -93,25 +93,6 @@ def parse(raw: bytes, name: str) -> Source:
 def dotted(path: KeyPath) -> str:
     """`workload.optimizer.betas.1`: a path as error lines show it."""
     return ".".join(part if re.fullmatch(r"[\w/-]{1,60}", part) else shown(part) for part in map(str, path))
-
-
-def shown(value: object) -> str:
-    """A wrong value in one line: text and numbers as they are, the rest by kind."""
-    if value is None:
-        return "nothing"
-    if isinstance(value, dict):
-        return "a map" if value else "an empty map"
-    if isinstance(value, list):
-        return f"a list of {len(value)}" if value else "an empty list"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return clean(f'"{value}"' if isinstance(value, str) else f"{value}")
-
-
-def clean(text: str, limit: int = 80) -> str:
-    """`text` in one printable line of bounded length."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[: limit + 1])
-    return line if len(line) <= limit else f"{line[:limit]}…"
 
 
 def _offset(text: str, position: int, name: str) -> Place:

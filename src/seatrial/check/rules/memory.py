@@ -1,0 +1,163 @@
+"""Shared memory and the object store, as Ray and the kernel count them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from seatrial.check.manifest import Group, accelerators
+from seatrial.check.operator import shared_memory
+from seatrial.check.rule import KUBERAY, POD_GO, Facts, Hit, rule
+from seatrial.check.values import shown
+
+_RAY = "https://github.com/ray-project/ray"
+_RAY_UTILS = f"{_RAY}/blob/ray-2.58.0/python/ray/_private/utils.py"
+# Ray's resolve_object_store_memory and determine_plasma_store_config: 30 % of memory, at most 200 GB, at most 95 % of
+# /dev/shm but not less than 10 GB; what does not fit into /dev/shm goes to /tmp, or is refused above 10 GB when asked for.
+_SHARE, _MOST, _FLOOR = Fraction(3, 10), 200 * 10**9, 10**10
+
+
+@rule(
+    "shm-not-memory", "error", "group",
+    title="/dev/shm on a disk",
+    why="Whatever is mounted there instead of a Memory emptyDir, the object store, NCCL and data loaders then work on a disk.",
+    fix="use emptyDir: {medium: Memory, sizeLimit: …}", source=POD_GO,
+)  # fmt: skip
+def shm_not_memory(group: Group, _: Facts) -> Iterator[Hit]:
+    mount = group.mounted_at("/dev/shm")
+    if mount and mount.volume["hostPath"]:
+        yield Hit(mount.value, "/dev/shm is the host's, shared with every pod there", "medium: Memory", "warning")
+    elif mount and mount.volume and not shared_memory(group).memory:
+        seen = f"/dev/shm is volume {mount.volume['name'].raw} without medium: Memory"
+        yield Hit(mount.value, seen, "medium: Memory")
+
+
+@rule(
+    "shm-exceeds-memory-limit", "warning", "group",
+    title="shared memory larger than the memory limit",
+    why="Pages of a tmpfs count against the container's memory limit: the kernel ends the pod long before /dev/shm is full.",
+    fix="make sizeLimit about a third of limits.memory", source=f"{KUBERAY}/issues/201",
+)  # fmt: skip
+def shm_exceeds_limit(group: Group, _: Facts) -> Iterator[Hit]:
+    limit = group.limit("memory")
+    if not limit or not group.mounted_at("/dev/shm"):
+        return
+    shm, most = shared_memory(group), limit.quantity
+    if shm.size is not None and most is not None and shm.size > most:
+        yield Hit(shm.origin, f"/dev/shm {shm.origin.text}, limits.memory {limit.text}", f"less than {limit.text}")
+
+
+@rule(
+    "shm-no-sizelimit", "warning", "group",
+    title="shared memory without a size",
+    why="It can grow until the memory limit or the node's memory is used up; Ray sizes its object store by it.",
+    fix="set sizeLimit to about a third of limits.memory", source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+)  # fmt: skip
+def shm_no_size(group: Group, _: Facts) -> Iterator[Hit]:
+    mount = group.mounted_at("/dev/shm")
+    if mount and mount.volume["emptyDir"]["medium"].raw == "Memory" and not mount.volume["emptyDir"]["sizeLimit"]:
+        bounded = bool(group.limit("memory"))  # as KubeRay's own volume is
+        yield Hit(
+            mount.volume["emptyDir"], "medium: Memory without sizeLimit", "a sizeLimit", "info" if bounded else None
+        )
+
+
+@rule(
+    "shm-smaller-than-object-store", "warning", "group",
+    title="an object store that does not fit into shared memory",
+    why="Ray puts it in /tmp instead, on a disk, with a warning; a size above 10 GB that was asked for is refused and the node does not start. Without a request Ray wants 30 % of the memory, at most 95 % of /dev/shm but never less than 10 GB.",
+    fix="make /dev/shm larger, or set object-store-memory to less", source=_RAY_UTILS,
+)  # fmt: skip
+def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
+    asked, limit = group.params["object-store-memory"], group.limit("memory")
+    if not asked.scalar and not (limit and group.mounted_at("/dev/shm")):
+        return  # what KubeRay mounts is as large as the memory limit
+    shm = shared_memory(group)
+    if shm.size is None:
+        return
+    if asked.scalar:
+        wanted = asked.quantity
+        if wanted is not None and wanted > shm.size:
+            refused = wanted > _FLOOR and group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE").raw != "1"
+            seen = f"object-store-memory {shown(wanted)}, /dev/shm {shown(shm.size)}"
+            yield Hit(asked, seen, f"at most {shown(shm.size)}", "error" if refused else None)
+    elif (memory := limit.quantity) is not None:
+        wanted = min(memory * _SHARE, Fraction(_MOST), max(Fraction(_FLOOR), shm.size * Fraction(95, 100)))
+        if wanted > shm.size:
+            seen = f"/dev/shm {shown(shm.size)}, of {limit.text} of memory Ray takes at least {shown(wanted)}"
+            yield Hit(shm.origin, seen, f"at least {shown(wanted)}, or object-store-memory below {shown(shm.size)}")
+
+
+@rule(
+    "object-store-plus-heap", "warning", "group",
+    title="an object store of more than half of the memory",
+    why="It counts against the same limit as everything else in the container: the kernel ends the pod.",
+    fix="leave about 30 % of limits.memory to the object store", source=f"{KUBERAY}/issues/2640",
+)  # fmt: skip
+def object_store_plus_heap(group: Group, _: Facts) -> Iterator[Hit]:
+    asked, limit = group.params["object-store-memory"], group.limit("memory")
+    if asked.scalar and limit and asked.quantity and limit.quantity and asked.quantity > limit.quantity / 2:
+        yield Hit(asked, f"object-store-memory {shown(asked.quantity)} of {limit.text}", "at most half of it")
+
+
+@rule(
+    "plasma-directory-set", "warning", "group",
+    title="plasma-directory is set",
+    why="KubeRay then adds no /dev/shm: NCCL and data loaders are left with the container runtime's 64 MiB.",
+    fix="mount a Memory emptyDir at /dev/shm yourself, or leave plasma-directory out", source=POD_GO,
+)  # fmt: skip
+def plasma_directory(group: Group, _: Facts) -> Iterator[Hit]:
+    if group.params["plasma-directory"].scalar and not group.mounted_at("/dev/shm"):
+        yield Hit(group.params["plasma-directory"], "plasma-directory and no mount at /dev/shm", "a mount at /dev/shm")
+
+
+@rule(
+    "allow-slow-storage", "warning", "group",
+    title="the object store may silently live on a disk",
+    why="RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE turns the error that says /dev/shm is too small into silence.",
+    fix="make /dev/shm large enough and remove it", source=f"{_RAY}/issues/14629",
+)  # fmt: skip
+def allow_slow_storage(group: Group, _: Facts) -> Iterator[Hit]:
+    value = group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE")
+    if value.raw and value.text not in ("0", ""):
+        yield Hit(value, f"set to {value.text}", "not set")
+
+
+@rule(
+    "ray-oom-monitor-disabled", "warning", "group",
+    title="Ray's memory monitor is off",
+    why="Ray cannot end the one task that takes too much: the kernel ends the raylet or the whole pod instead.",
+    fix="leave it on unless the peak is known", source="https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html",
+)  # fmt: skip
+def oom_monitor(group: Group, _: Facts) -> Iterator[Hit]:
+    value = group.variable("RAY_memory_monitor_refresh_ms")
+    if value.raw and value.text == "0":
+        yield Hit(value, "RAY_memory_monitor_refresh_ms is 0", "not set")
+
+
+@rule(
+    "shm-volume-name-clash", "warning", "group",
+    title="a volume of the name that KubeRay uses for shared memory",
+    why="KubeRay mounts a volume named shared-mem at /dev/shm if the pod has one, whatever it is.",
+    fix="rename the volume", source=POD_GO,
+)  # fmt: skip
+def shm_name_clash(group: Group, _: Facts) -> Iterator[Hit]:
+    if group.mounted_at("/dev/shm") or group.params["plasma-directory"].scalar:
+        return
+    for volume in group.spec["volumes"]:
+        if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].text != "Memory":
+            yield Hit(volume["name"], "volume shared-mem is no Memory emptyDir", "another name, or medium: Memory")
+
+
+@rule(
+    "shm-tiny", "warning", "group",
+    title="little shared memory for GPU workers",
+    why="NCCL's transport between GPUs of one host and data loader workers pass data through /dev/shm; too little of it ends in `Bus error`.",
+    fix="give it several GiB", source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+)  # fmt: skip
+def shm_tiny(group: Group, _: Facts) -> Iterator[Hit]:
+    if not accelerators(group):
+        return
+    shm = shared_memory(group)
+    if shm.memory and shm.size is not None and shm.size < 1 << 30:
+        yield Hit(shm.origin, f"/dev/shm {shown(shm.size)}", "1Gi or more")

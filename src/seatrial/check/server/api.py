@@ -1,0 +1,160 @@
+"""The resource as the cluster takes it: its API server, its CRDs, its operator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.check.manifest import Cluster, Manifest
+from seatrial.check.operator import version
+from seatrial.check.rule import RULES, Facts, Hit
+from seatrial.check.rules.api import gated
+from seatrial.check.server.interview import Interview, NotAnswered
+from seatrial.check.server.port import Accepted, Definition
+from seatrial.check.server.rules import found_by
+from seatrial.check.structure import table
+from seatrial.check.values import CannotTell, Value
+
+Schema = Mapping[str, Any]
+_STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
+_GATES_KNOWN_TO = (1, 7)  # the newest release whose defaults of feature gates were read: alpha ones are off
+_GANG_LABELS = (
+    "ray.io/gang-scheduling-enabled",
+    "volcano.sh/queue-name",
+    "yunikorn.apache.org/queue",
+    "kai.scheduler/queue",
+)
+
+
+@found_by("server-rejects")
+def server_rejects(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """What the API server says, at the fields it names. A field of no CRD, or no CRD at all, is another rule's."""
+    verdict = asked.dry_run(manifest)
+    if isinstance(verdict, Accepted) or (verdict.code == 404 and not verdict.causes):
+        return
+    name = manifest.metadata["name"] or manifest.root["metadata"]
+    unknown = None
+    for path, message in verdict.causes or (("", verdict.message),):
+        value = at(manifest.root, path) if path else name
+        if value.unknown:
+            unknown = value
+        elif not _undefined(manifest, asked, value):
+            yield Hit(value, message or verdict.message)
+    if unknown is not None:
+        raise CannotTell(f"{unknown.field} is {unknown.raw}", unknown)
+
+
+def at(root: Value, path: str) -> Value:
+    """The value at `spec.workerGroupSpecs[0].env[nvidia.com/gpu]`; what is nearest above it where it is absent."""
+    value = root
+    for name, key in _STEP.findall(path):
+        step = int(key) if key.isdigit() and not value.items() else (name or key.strip("\"'"))
+        if value[step].node is None:
+            return value
+        value = value[step]
+    return value
+
+
+def _undefined(manifest: Manifest, asked: Interview, value: Value) -> bool:
+    """Whether `crd-older-than-manifest` says it already."""
+    try:
+        return any(value.path == hit.value.path for hit in older_crd(manifest, asked))
+    except NotAnswered:
+        return False
+
+
+@found_by("crd-missing")
+def crd_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    definition = asked.definition(manifest.kind)
+    if definition is None:
+        yield Hit(manifest.root["kind"], f"the cluster has no CRD for {manifest.kind}", "KubeRay installed")
+    elif _version(manifest) not in definition.versions:
+        served = ", ".join(f"ray.io/{name}" for name in definition.versions) or "no version"
+        yield Hit(manifest.root["apiVersion"], f"{manifest.api_version} is not served", served)
+
+
+def _version(manifest: Manifest) -> str:
+    return manifest.api_version.partition("/")[2]
+
+
+@found_by("crd-older-than-manifest")
+def older_crd(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    definition = asked.definition(manifest.kind)
+    if definition is None or _version(manifest) not in definition.versions:
+        return
+    for value in absent(manifest, definition):
+        since = table()["since"].get(f"{manifest.kind}:{_way(value)}")
+        came = f", which came with KubeRay {since}" if since else ""
+        yield Hit(value, f"the installed CRD has no such field{came}", "a field of the CRD in the cluster")
+
+
+def absent(manifest: Manifest, definition: Definition) -> Iterator[Value]:
+    """The fields of a resource that a CRD would drop."""
+    schema = definition.versions[_version(manifest)]
+    yield from _pruned(manifest.spec, schema.get("properties", {}).get("spec", {}))
+
+
+def _pruned(value: Value, schema: Schema) -> Iterator[Value]:
+    """Kubernetes' pruning by structural schema: fields of an object that neither it nor a map of it declares."""
+    if schema.get("x-kubernetes-preserve-unknown-fields"):
+        return
+    for item in value:
+        yield from _pruned(item, schema.get("items", {}))
+    fields, others = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, child in value.items():
+        if name in fields:
+            yield from _pruned(child, fields[name])
+        elif not others and schema.get("type") == "object":
+            yield child
+        elif isinstance(others, dict):
+            yield from _pruned(child, others)
+
+
+def _way(value: Value) -> str:
+    """The path below `spec` as the table of fields has it: names only."""
+    return ".".join(step for step in value.path[1:] if isinstance(step, str))
+
+
+@found_by("operator-older-than-field")
+def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    operator = asked.operator()
+    if not operator.version:
+        asked.note(f"the operator's release is unknown: its image is {operator.image}")
+        raise NotAnswered
+    for hit in RULES["field-newer-than-kuberay"].function(manifest, Facts(operator.version)):
+        if not _undefined(manifest, asked, hit.value):
+            running = f"KubeRay {operator.version}, which runs in namespace {operator.namespace}"
+            yield Hit(hit.value, hit.seen, f"a field of {running}")
+
+
+@found_by("feature-gate-off")
+def gate_off(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+    for value, gate in gated(cluster):
+        if not gate_on(gate, asked, value):
+            yield Hit(value, f"the operator has feature gate {gate} off", f"--feature-gates={gate}=true")
+
+
+def gate_on(gate: str, asked: Interview, value: Value) -> bool:
+    """Whether the operator has a gate on that is alpha as far as known. Raises CannotTell for a newer operator."""
+    operator = asked.operator()
+    if gate in operator.gates or "AllAlpha" in operator.gates:
+        return operator.gates.get(gate, operator.gates.get("AllAlpha", False))
+    release = version(operator.version)
+    if release is None or release[:2] > _GATES_KNOWN_TO:
+        raise CannotTell(f"the default of feature gate {gate} in {operator.image} is unknown", value)
+    return False
+
+
+@found_by("batch-scheduler-off")
+def scheduler_off(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """Pods that name a scheduler themselves do without the operator's."""
+    labels = [label for key in _GANG_LABELS if (label := manifest.label(key))]
+    groups = manifest.cluster.groups if manifest.cluster else []
+    if not labels or any(group.spec["schedulerName"] for group in groups):
+        return
+    operator = asked.operator()
+    if operator.scheduler is None:
+        asked.note("the operator's batch scheduler is unknown: a configuration file in its pod says it")
+    elif not operator.scheduler:
+        yield Hit(labels[0], f"{labels[0].path[-1]} and no --batch-scheduler", "an operator with a batch scheduler")

@@ -1,0 +1,120 @@
+"""One round of questions: every rule that needs a cluster, over every resource of the input."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import BinaryIO
+
+from seatrial.check.command import Checked, Settings
+from seatrial.check.manifest import Manifest
+from seatrial.check.operator import version
+from seatrial.check.rule import RULES, Rule, subjects
+from seatrial.check.rules import load
+from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
+from seatrial.check.server.inputs import read
+from seatrial.check.server.interview import Interview, NotAnswered
+from seatrial.check.server.live import connect
+from seatrial.check.server.port import Cluster
+from seatrial.check.server.rules import CHECKS
+from seatrial.check.suppression import Suppressions
+from seatrial.check.values import CannotTell
+from seatrial.errors import InputError, clean
+
+# What the file alone suggests, and the rule that knows better once the cluster has answered.
+_REPLACED = {"field-newer-than-kuberay": "operator-older-than-field", "alpha-gate-field": "feature-gate-off"}
+# What the cluster repeats where the structure of the file is wrong already.
+_STRUCTURE = (
+    "unknown-field",
+    "field-missing",
+    "type-not-string",
+    "type-not-int",
+    "type-mismatch",
+    "enum-mismatch",
+    "quantity-invalid",
+)
+_REPEATS = ("server-rejects", "crd-older-than-manifest")
+
+for _module in ("api", "objects", "nodes"):
+    import_module(f"seatrial.check.server.{_module}")  # registers its checks
+
+
+def ask(
+    checked: Checked,
+    paths: tuple[Path, ...],
+    cluster: Cluster | None,
+    settings: Settings | None,
+    stdin: BinaryIO | None,
+) -> Checked:
+    """See `seatrial.check.server.ask`."""
+    if not checked.outcome.resources:
+        return checked
+    given = read(paths, stdin)
+    asked = Interview(cluster or connect(), given)
+    rules, outcome, settled = _rules(settings), Outcome(), set(CHECKS)
+    for manifest in given.manifests:
+        settled -= _ask_about(manifest, asked, rules, outcome)
+    if settings:
+        _compare_release(asked, settings)
+    if asked.lost:
+        seen = f"{clean(asked.cluster.title, 160)} does not answer: {asked.lost}"
+        outcome.problems.append(InputError(seen, field="--server", expected="a cluster that can be asked"))
+    ran = {rule.id for rule in rules}
+    merged = _merged(checked.outcome, outcome, {old for old, new in _REPLACED.items() if new in settled & ran})
+    return Checked(merged, checked.paths, (*checked.notes, *asked.notes))
+
+
+def _rules(settings: Settings | None) -> list[Rule]:
+    load()
+    chosen = {rule.id for rule in settings.selection.rules()} if settings else CHECKS.keys()
+    return [RULES[name] for name in CHECKS if name in chosen]
+
+
+def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome: Outcome) -> set[str]:
+    """Adds what comes of one resource. The rules that could not be settled for it."""
+    suppressions, every, open_ = Suppressions(manifest), list(subjects(manifest)), set[str]()
+    for rule in rules:
+        for subject in (subject for kind, subject in every if kind == rule.on):
+            try:
+                for hit in CHECKS[rule.id](subject, asked):
+                    outcome.findings.append(finding_of(rule, hit, suppressions))
+            except NotAnswered:
+                open_.add(rule.id)
+            except CannotTell as unknown:
+                open_.add(rule.id)
+                note_untold(outcome, rule.id, unknown)
+    return open_
+
+
+def _compare_release(asked: Interview, settings: Settings) -> None:
+    """A note where the other rules took another release of KubeRay for granted."""
+    try:
+        running = asked.operator().version
+    except NotAnswered:
+        return
+    here, there = version(settings.kuberay), version(running)
+    if here and there and here[:2] != there[:2]:
+        release = ".".join(map(str, there[:2]))
+        others = f"the other rules took {settings.kuberay} for granted: --kuberay {release}"
+        asked.note(f"the cluster runs KubeRay {running}, {others}")
+
+
+def _merged(before: Outcome, after: Outcome, replaced: set[str]) -> Outcome:
+    """Both together, without what the cluster disproved or only repeats."""
+    kept = [finding for finding in before.findings if finding.rule not in replaced]
+    wrong = {_place(f) for f in kept if f.rule in _STRUCTURE and not f.suppressed}
+    new = [f for f in after.findings if f.rule not in _REPEATS or _place(f) not in wrong]
+    found: dict[tuple[str, int, int, str, str], Finding] = {}
+    for finding in [*kept, *new]:  # an alias, or a claim of two resources, shows one value in several places
+        found.setdefault((*_place(finding), finding.rule, finding.seen), finding)
+    return Outcome(
+        findings=sorted(found.values()),
+        cannot_tell=sorted(dict.fromkeys([*before.cannot_tell, *after.cannot_tell])),
+        problems=[*before.problems, *after.problems],
+        resources=before.resources,
+        others=before.others,
+    )
+
+
+def _place(finding: Finding) -> tuple[str, int, int]:
+    return finding.path, finding.line, finding.column

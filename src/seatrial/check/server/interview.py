@@ -1,0 +1,158 @@
+"""What is asked of the cluster, each thing once; what it does not answer becomes a note."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from seatrial.check.manifest import Manifest
+from seatrial.check.server.port import (
+    Accepted,
+    Claim,
+    Cluster,
+    DaemonSet,
+    Definition,
+    Node,
+    Operator,
+    Queue,
+    Quota,
+    Rejected,
+    StorageClass,
+    Unanswered,
+    Volume,
+)
+from seatrial.check.values import Value, plain
+
+T = TypeVar("T")
+_NOWHERE = ("Namespace", "StorageClass", "PersistentVolume")  # kinds outside namespaces
+
+
+class NotAnswered(Exception):
+    """A check needs an answer that the cluster did not give. The note is made where the question was."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the input itself has: Ray resources, and what would be created beside them."""
+
+    manifests: tuple[Manifest, ...]
+    others: tuple[Value, ...] = ()
+
+    def find(self, kind: str, namespace: str, name: str, default: str) -> Value | None:
+        """A resource beside the Ray resources; `default` is the namespace of those that name none."""
+        for other in self.others:
+            where = "" if kind in _NOWHERE else other.at("metadata", "namespace").raw or default
+            if other["kind"].raw == kind and other.at("metadata", "name").raw == name and where == namespace:
+                return other
+        return None
+
+
+@dataclass
+class Interview:
+    """The questions with their answers. A method raises NotAnswered where there is none."""
+
+    cluster: Cluster
+    given: Given
+    notes: list[str] = field(default_factory=list)
+    lost: Unanswered | None = None
+    _answers: dict[str, Any] = field(default_factory=dict)
+
+    def _ask(self, note: str, question: Callable[..., T | Unanswered], *about: Any) -> T:
+        """The answer; `note` says in words what is unknown without it, and is what it is remembered by."""
+        if note not in self._answers:
+            if self.lost:
+                raise NotAnswered
+            answer = self._answers[note] = question(*about)
+            if isinstance(answer, Unanswered) and answer.lost:
+                self.lost = answer
+            elif isinstance(answer, Unanswered):
+                self.note(f"{note}: {answer}")
+        if isinstance(self._answers[note], Unanswered):
+            raise NotAnswered
+        return cast(T, self._answers[note])
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def namespace(self, manifest: Manifest) -> str:
+        """Where a resource goes. Raises CannotTell for a placeholder."""
+        return manifest.metadata["namespace"].text or self.cluster.namespace
+
+    def brings(self, kind: str, namespace: str, name: str) -> Value | None:
+        """A resource that is not in the cluster but in the input."""
+        return self.given.find(kind, namespace, name, self.cluster.namespace)
+
+    def phase(self, namespace: str) -> str | None:
+        """The phase of a namespace, None where it is not there."""
+        return self._ask(f"namespace {namespace} was not asked for", self.cluster.namespace_phase, namespace)
+
+    def _there(self, namespace: str) -> bool:
+        """Whether there is something to list; one that may not be asked for counts as there. Raises NotAnswered."""
+        try:
+            phase = self.phase(namespace)
+        except NotAnswered:
+            return True
+        if phase is None and not self.brings("Namespace", "", namespace):
+            raise NotAnswered  # the missing namespace is the finding
+        return phase is not None
+
+    def dry_run(self, manifest: Manifest) -> Accepted | Rejected:
+        """Placeholders go along as text. Raises CannotTell for one in the name or namespace."""
+        document, namespace = plain(manifest.root), self.namespace(manifest)
+        title = f"{manifest.kind} {manifest.metadata['name'].text or manifest.metadata['generateName'].text}"
+        note = f"{title} in {manifest.root.file}:{manifest.root.line} was not tried by a server-side dry run"
+        if not self._there(namespace):
+            self.note(f"{note}: its namespace {namespace} is not there yet")
+            raise NotAnswered
+        verdict = self._ask(note, self.cluster.dry_run, document, namespace)
+        assert isinstance(verdict, Accepted | Rejected)
+        return verdict
+
+    def definition(self, kind: str) -> Definition | None:
+        return self._ask(f"the CRD of {kind} was not asked for", self.cluster.definition, kind)
+
+    def operator(self) -> Operator:
+        """The one operator of the cluster."""
+        found = self._ask("KubeRay's operator was not asked for", self.cluster.operators)
+        if len({(one.image, one.scheduler, tuple(one.gates.items())) for one in found}) == 1:
+            return found[0]
+        what = f"{len(found)} Deployments of it differ" if found else "no Deployment is labelled as such"
+        self.note(f"KubeRay's operator was not found: {what}")
+        raise NotAnswered
+
+    def autoscalers(self) -> tuple[str, ...]:
+        return self._ask("autoscalers of nodes were not asked for", self.cluster.autoscalers)
+
+    def nodes(self) -> tuple[Node, ...]:
+        return self._ask("nodes were not asked", self.cluster.nodes)
+
+    def daemon_sets(self) -> tuple[DaemonSet, ...]:
+        return self._ask("device plugins were not asked for", self.cluster.daemon_sets)
+
+    def storage_classes(self) -> tuple[StorageClass, ...]:
+        return self._ask("storage classes were not asked for", self.cluster.storage_classes)
+
+    def volumes(self) -> tuple[Volume, ...]:
+        return self._ask("persistent volumes were not asked for", self.cluster.volumes)
+
+    def claims(self, namespace: str) -> tuple[Claim, ...]:
+        return self._listed(namespace, "claims", self.cluster.claims)
+
+    def service_accounts(self, namespace: str) -> tuple[str, ...]:
+        return self._listed(namespace, "service accounts", self.cluster.service_accounts)
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...]:
+        return self._listed(namespace, "resource quotas", self.cluster.quotas)
+
+    def queues(self, namespace: str) -> tuple[Queue, ...] | None:
+        """None where Kueue is not installed."""
+        note = f"Kueue's queues of namespace {namespace} were not asked for"
+        return self._ask(note, self.cluster.queues, namespace) if self._there(namespace) else ()
+
+    def _listed(
+        self, namespace: str, what: str, question: Callable[[str], tuple[T, ...] | Unanswered]
+    ) -> tuple[T, ...]:
+        note = f"{what} of namespace {namespace} were not asked for"
+        return self._ask(note, question, namespace) if self._there(namespace) else ()

@@ -1,0 +1,139 @@
+"""Whether the nodes would take the pods: fit, room, device plugins, drivers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from seatrial.check.manifest import Group, accelerators
+from seatrial.check.operator import overwrites_command
+from seatrial.check.rule import Facts, Hit, Severity
+from seatrial.check.server.fit import FITS, LABELS, TAINTS, Demand, demand, misfit, room
+from seatrial.check.server.interview import Interview, NotAnswered
+from seatrial.check.server.port import Node
+from seatrial.check.server.rules import found_by
+from seatrial.check.values import Value
+
+_EFA = "vpc.amazonaws.com/efa"
+_PLUGINS = {"nvidia.com/": "NVIDIA", _EFA: "EFA"}  # beginnings of resources, and whose device plugin offers them
+_DRIVER = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")  # GPU feature discovery; old: second
+_LEAST_DRIVER = {13: 580, 12: 525}  # by major version of CUDA; minor version compatibility
+
+
+@found_by("no-node-fits")
+def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
+    if not _starts(group):
+        return
+    wanted, nodes = _demand(group, asked), asked.nodes()
+    found = [misfit(node, wanted) for node in nodes]
+    if any(stage == FITS for stage, _ in found):
+        return
+    severity, hope = _growth(asked)
+    furthest = max((stage for stage, _ in found), default=LABELS)
+    reasons = "; ".join(f"{count} {reason}" for reason, count in Counter(reason for _, reason in found).most_common(4))
+    seen = f"no node for {group.title}: {f'of {len(nodes)}, {reasons}' if nodes else 'there are none'}{hope}"
+    yield Hit(_place(group, furthest, wanted, nodes), seen, "a node that would take the pod", severity)
+
+
+def _starts(group: Group) -> bool:
+    """Whether the group has pods, or a placeholder for their number."""
+    if group.value["suspend"].flag:
+        return False
+    counts = (group.value["replicas"], group.value["minReplicas"], group.hosts)
+    return group.is_head or any(count.unknown for count in counts) or group.pods > 0
+
+
+def _place(group: Group, stage: int, wanted: Demand, nodes: tuple[Node, ...]) -> Value:
+    """The part of the pod that the nodes which come furthest do not meet."""
+    if stage == LABELS:
+        return group.spec["nodeSelector"] or group.spec["affinity"]
+    if stage == TAINTS:
+        return group.spec["tolerations"]
+    for key in sorted(wanted.requests):
+        if stage > TAINTS and all(node.allocatable.get(key, 0) < wanted.requests[key] for node in nodes):
+            return group.requested(key)
+    return group.container["resources"]
+
+
+def _growth(asked: Interview) -> tuple[Severity | None, str]:
+    """Whether nodes may be added: what is missing now is then a warning."""
+    try:
+        names = asked.autoscalers()
+    except NotAnswered:
+        return "warning", "; whether something may add one is unknown"
+    return ("warning", f"; {names[0]} may add one") if names else (None, "")
+
+
+def _demand(group: Group, asked: Interview) -> Demand:
+    return demand(group, _zones(group, asked))
+
+
+def _zones(group: Group, asked: Interview) -> list[tuple[Mapping[str, Any], ...]]:
+    """Where the volumes of the group's claims can be mounted, as far as the cluster says."""
+    names = {mount.claim.raw for mount in group.mounts if mount.claim}
+    try:
+        claims = asked.claims(asked.namespace(group.cluster.manifest)) if names else ()
+        bound = {claim.volume for claim in claims if claim.name in names and claim.phase == "Bound"}
+        return [volume.terms for volume in asked.volumes() if volume.name in bound] if bound else []
+    except NotAnswered:
+        return []
+
+
+@found_by("too-few-nodes")
+def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
+    if not _starts(group) or group.pods < 2:
+        return
+    wanted = _demand(group, asked)
+    fitting = [node for node in asked.nodes() if misfit(node, wanted)[0] == FITS]
+    places = sum(room(node, wanted) for node in fitting)
+    if 0 < places < group.pods:
+        severity, hope = _growth(asked)
+        where = "one node" if len(fitting) == 1 else f"{len(fitting)} nodes"
+        seen = f"{group.pods} pods of {group.title}, room for {places} on {where}{hope}"
+        yield Hit(group.value["replicas"], seen, f"room for {group.pods}", severity)
+
+
+@found_by("device-plugin-missing")
+def device_plugin_missing(group: Group, asked: Interview) -> Iterator[Hit]:
+    wanted = {key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.quantity}
+    for prefix, whose in _PLUGINS.items():
+        value = next((value for key, value in wanted.items() if key.startswith(prefix)), None)
+        if value is None or not _starts(group) or _offered(prefix, asked) or _announced(whose.lower(), asked):
+            continue
+        severity, hope = _growth(asked)
+        seen = f"no node offers {value.path[-1]}, and there is no {whose} device plugin{hope}"
+        yield Hit(value, seen, f"the {whose} device plugin", severity)
+
+
+def _offered(prefix: str, asked: Interview) -> bool:
+    return any(key.startswith(prefix) and amount for node in asked.nodes() for key, amount in node.allocatable.items())
+
+
+def _announced(word: str, asked: Interview) -> bool:
+    """Whether some DaemonSet is a device plugin of that maker, by its name or image."""
+    names = (name for daemon_set in asked.daemon_sets() for name in (daemon_set.name, *daemon_set.images))
+    return any(word in name and "device-plugin" in name for name in names)
+
+
+@found_by("cuda-driver-too-old")
+def cuda_driver_too_old(group: Group, asked: Interview) -> Iterator[Hit]:
+    """Of the nodes that would take the pod. A command of its own may well load CUDA's compatibility libraries."""
+    cuda = Facts("").image(group.image).cuda or ""
+    least = _LEAST_DRIVER.get(int(cuda.partition(".")[0] or 0))
+    if least is None or overwrites_command(group):
+        return
+    wanted = _demand(group, asked)
+    fitting = [node for node in asked.nodes() if misfit(node, wanted)[0] == FITS]
+    drivers = {node.name: driver for node in fitting if (driver := _driver(node))}
+    old = {name: driver for name, driver in drivers.items() if driver < least}
+    if old:
+        name, driver = next(iter(old.items()))
+        seen = f"CUDA {cuda} on driver {driver} of {name}: {len(old)} of {len(fitting)} that would take the pod"
+        yield Hit(group.image, seen, f"driver {least} or later", None if len(old) == len(fitting) else "warning")
+
+
+def _driver(node: Node) -> int:
+    """The major version of the node's driver, 0 where no label says it."""
+    labels = (node.labels.get(key, "") for key in _DRIVER)
+    return next((int(label) for label in labels if label.isdigit()), 0)

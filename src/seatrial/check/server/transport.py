@@ -1,0 +1,146 @@
+"""HTTP to an API server, over the connection pool and the credentials of a `kubernetes` client.
+
+Answers are read as JSON: the client's generated models refuse answers of newer API versions, and a CRD of KubeRay
+takes them seconds. Nothing is written: whatever is not a GET is a dry run.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from seatrial.check.server.answers import Json
+from seatrial.check.server.failures import reason
+from seatrial.check.server.port import Unanswered
+
+T = TypeVar("T")
+_MOST_BYTES = 256 << 20  # of one answer
+_MOST_TIMES = 6  # the time-out, for all of an answer; the time-out itself is for silence
+_PAGE = 500  # items of a list at a time
+
+
+class Transport:
+    """Requests to one API server, each within a time-out in seconds. The second time-out counts as no connection."""
+
+    def __init__(self, client: Any, timeout_s: float):
+        self._client, self._timeout_s = client, timeout_s
+        self._slow = 0  # requests that timed out
+
+    def get(self, path: str, needs: str, parse: Callable[[Json], T]) -> T | Unanswered | None:
+        """One object; None where the API server says that it is not there. `needs` is the permission it takes."""
+        given = self.request("GET", path, {})
+        if isinstance(given, Unanswered):
+            return given
+        code, content = given
+        if code == 404 and content is not None and content.get("reason") == "NotFound":
+            return None
+        return parsed(parse, content) if code == 200 else refused(code, needs)
+
+    def items(
+        self, path: str, needs: str, parse: Callable[[Json], T], query: Mapping[str, str] | None = None
+    ) -> tuple[T, ...] | Unanswered:
+        """All items of a list. Where a page of it expires meanwhile (410), all of it in one piece."""
+        fixed = dict(query or {})
+        found = self._pages(path, needs, {**fixed, "limit": str(_PAGE)})
+        if isinstance(found, Unanswered) and found.reason == "410":
+            found = self._pages(path, needs, fixed)
+        if isinstance(found, Unanswered):
+            return found
+        return parsed(lambda answer: tuple(parse(item) for item in answer["items"]), {"items": found})
+
+    def _pages(self, path: str, needs: str, query: dict[str, str]) -> list[Json] | Unanswered:
+        found: list[Json] = []
+        while True:
+            given = self.request("GET", path, query)
+            if isinstance(given, Unanswered):
+                return given
+            if given[0] != 200:
+                return refused(given[0], needs)
+            page = parsed(lambda answer: (list(answer["items"] or ()), answer["metadata"].get("continue")), given[1])
+            if isinstance(page, Unanswered):
+                return page
+            found += page[0]
+            if not page[1]:
+                return found
+            query = {**query, "continue": page[1]}
+
+    def request(
+        self, method: str, path: str, query: Mapping[str, str], body: Json | None = None
+    ) -> tuple[int, Json | None] | Unanswered:
+        """Status code and JSON, None where the answer is no JSON object."""
+        if method != "GET":
+            query = {**query, "dryRun": "All", "fieldValidation": "Strict"}
+        try:
+            return self._exchange(method, path, query, body)
+        except Exception as error:
+            lost = reason(error, self._timeout_s)
+            if lost is None:
+                raise
+            self._slow += lost.reason.startswith("timed out")
+            return Unanswered(lost.reason, lost=lost.lost or self._slow > 1)
+
+    def _exchange(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, Json | None]:
+        from urllib3 import Timeout
+
+        if method != "GET" and query.get("dryRun") != "All":
+            raise AssertionError("a request that would write")
+        response = self._client.rest_client.pool_manager.request(
+            method,
+            f"{self._client.configuration.host.rstrip('/')}{path}?{urlencode(query)}",
+            headers=self._headers(method),
+            body=None if body is None else json.dumps(body).encode(),
+            timeout=Timeout(connect=self._timeout_s, read=self._timeout_s),
+            retries=False,
+            preload_content=False,
+            enforce_content_length=True,
+        )
+        try:
+            raw = _read(response, time.monotonic() + _MOST_TIMES * self._timeout_s)
+        finally:
+            response.close()
+        return response.status, _object(raw)
+
+    def _headers(self, method: str) -> dict[str, str]:
+        headers = {**self._client.default_headers, "Accept": "application/json"}
+        if method != "GET":
+            headers["Content-Type"] = "application/apply-patch+yaml" if method == "PATCH" else "application/json"
+        for auth in self._client.configuration.auth_settings().values():
+            if auth["in"] == "header" and auth["value"]:
+                headers[auth["key"]] = auth["value"]
+        return headers
+
+
+def _read(response: Any, deadline: float) -> bytes:
+    """The whole body. Raises TimeoutError where it only drips in."""
+    raw, read = bytearray(), getattr(response, "read1", response.read)  # urllib3 1 has no read1: there it may drip
+    while chunk := read(1 << 16):
+        raw += chunk
+        if time.monotonic() > deadline or len(raw) > _MOST_BYTES:
+            raise TimeoutError
+    return bytes(raw)
+
+
+def _object(raw: bytes) -> Json | None:
+    try:
+        content = json.loads(raw)
+    except ValueError:  # a proxy's page
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def parsed(parse: Callable[[Json], T], content: Json | None) -> T | Unanswered:
+    """What `parse` makes of an answer; an answer in a shape that the API does not have is none."""
+    try:
+        if content is not None:
+            return parse(content)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+        pass
+    return Unanswered("an answer in another shape than the API's")
+
+
+def refused(code: int, needs: str) -> Unanswered:
+    """403 is cured by a permission. Being nobody (401) is not, and holds for every further question."""
+    return Unanswered(str(code), needs if code == 403 else "", lost=code == 401)

@@ -1,0 +1,192 @@
+"""`seatrial check`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seatrial.check import formats
+from seatrial.check.command import Checked, Settings, effective, exit_code, run
+from seatrial.check.effective import Line, document
+from seatrial.check.explain import listing, markdown, page
+from seatrial.check.operator import DEFAULT_KUBERAY
+from seatrial.check.reading import MAX_FILE_BYTES
+from seatrial.check.rule import SEVERITIES, Severity
+from seatrial.check.runner import Selection
+from seatrial.check.structure import DEFAULT_KUBERNETES
+from seatrial.errors import InputError
+
+STYLE = {"error": "red", "warning": "yellow", "info": "blue"}
+
+
+def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for value in values for name in value.replace(",", " ").split())
+
+
+@click.command("check", short_help="check KubeRay manifests and trial files")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="PATH…")
+@click.option(
+    "--select", multiple=True, callback=_names, metavar="RULE,…", help="only these rules, or groups by prefix"
+)
+@click.option("--ignore", multiple=True, callback=_names, metavar="RULE,…", help="all but these")
+@click.option(
+    "--min-severity", type=click.Choice(SEVERITIES), default="warning", show_default=True, help="what to list"
+)
+@click.option(
+    "--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True, help="exit 1 from"
+)
+@click.option("--format", "form", type=click.Choice([*formats.FORMATS, "markdown"]), default="text", show_default=True)
+@click.option("--kuberay", default=DEFAULT_KUBERAY, show_default=True, metavar="X.Y", help="the operator's version")
+@click.option(
+    "--kubernetes", default=DEFAULT_KUBERNETES, show_default=True, metavar="X.Y", help="the cluster's version"
+)
+@click.option("--trial", type=click.Path(path_type=Path), help="the trial that will run on it: its workers must fit")
+@click.option("--skip-others", is_flag=True, help="pass over files that speak of no Ray resource, for hooks")
+@click.option("--reference", metavar="NAME", help="list deviations from a published configuration: ray-train-dlc-eks")
+@click.option("--server", is_flag=True, help="ask the cluster of the current kubeconfig context as well")
+@click.option("--effective", "derive", is_flag=True, help="print what KubeRay makes of the manifest, with reasons")
+@click.option("--explain", metavar="RULE", help="print the page of a rule")
+@click.option("--rules", "list_rules", is_flag=True, help="list all rules")
+@click.option("-v", "--verbose", is_flag=True, help="also what cannot be told, and what to do about each finding")
+def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules: bool, **given: Any) -> int:
+    """Check KubeRay manifests (RayCluster, RayJob, RayService) and trial files, without a cluster.
+
+    PATH is a file, a folder, or - for standard input:
+
+    \b
+      kustomize build overlay | seatrial check -
+      helm template chart     | seatrial check -
+
+    Exit codes: 0 no error, 1 an error was found, 2 something could not be read.
+    """
+    if explain:
+        click.echo(page(explain))
+        return 0
+    if list_rules:
+        _rules(form)
+        return 0
+    if not paths:
+        raise InputError("no path given", expected="a file, a folder, or - for standard input")
+    if given["derive"]:
+        return _effective(paths, form, given["kuberay"])
+    if given["reference"]:
+        return _reference(paths, form, given["reference"])
+    settings = Settings(
+        selection=Selection(given["select"], given["ignore"]),
+        kuberay=given["kuberay"],
+        kubernetes=given["kubernetes"],
+        trial=given["trial"],
+        fail_on=given["fail_on"],
+        skip_others=given["skip_others"],
+    )
+    stdin = io.BytesIO(sys.stdin.buffer.read(MAX_FILE_BYTES + 1)) if Path("-") in paths else None
+    checked = run(paths, settings, stdin)
+    if given["server"]:
+        from seatrial.check.server import ask
+
+        if stdin:
+            stdin.seek(0)
+        checked = ask(checked, paths, settings=settings, stdin=stdin)
+    _print(checked, form, given["min_severity"], given["verbose"])
+    return exit_code(checked.outcome, settings.fail_on)
+
+
+def _print(checked: Checked, form: str, least: Severity, verbose: bool) -> None:
+    outcome = checked.outcome
+    if form == "json":
+        click.echo(formats.as_json(formats.document(outcome, least, checked.notes)))
+    elif form == "sarif":
+        click.echo(formats.as_json(formats.sarif(outcome, least)))
+    elif form == "junit":
+        click.echo(formats.junit(outcome, least, checked.paths))
+    elif form == "github":
+        click.echo("".join(f"{line}\n" for line in formats.github(outcome, least)), nl=False)
+    else:
+        _text(checked, least, verbose)
+    if form != "text":
+        return
+    for problem in outcome.problems:
+        for line in problem.line().splitlines():
+            click.echo(f"seatrial: {line}", err=True)
+
+
+def _text(checked: Checked, least: Severity, verbose: bool) -> None:
+    findings = formats.shown(checked.outcome, least)
+    for finding in findings:
+        place, _, rest = formats.text(finding).partition(f": {finding.severity} ")
+        click.echo(f"{place}: {click.style(finding.severity, fg=STYLE[finding.severity])} {rest}")
+        if verbose and finding.fix:
+            click.echo(f"    {finding.fix}")
+    if verbose:
+        for untold in checked.outcome.cannot_tell:
+            click.echo(f"{untold.path}:{untold.line}:{untold.column}: cannot tell {untold.rule}: {untold.reason}")
+        for finding in (finding for finding in checked.outcome.findings if finding.suppressed):
+            click.echo(
+                f"{finding.path}:{finding.line}:{finding.column}: set aside {finding.rule}: {finding.suppressed}"
+            )
+    for note in checked.notes:
+        click.echo(f"note: {note}")
+    click.echo(formats.closing(checked.outcome, findings, least))
+
+
+def _rules(form: str) -> None:
+    if form == "markdown":
+        click.echo(markdown(), nl=False)
+        return
+    for rule in listing():
+        click.echo(f"{rule.severity:<8} {rule.id:<32} {rule.title}")
+
+
+def _effective(paths: tuple[Path, ...], form: str, kuberay: str) -> int:
+    found = list(effective(paths, kuberay))
+    if form == "json":
+        shown = [
+            {"kind": m.kind, "name": m.metadata["name"].raw, "path": m.root.file, "derived": document(lines)}
+            for m, lines in found
+        ]
+        click.echo(formats.as_json({"kuberay": kuberay, "resources": shown}))
+        return 0
+    for manifest, lines in found:
+        name = manifest.metadata["name"].raw or "without a name"
+        click.echo(f"{manifest.root.file}: {manifest.kind} {name}, under KubeRay {kuberay}")
+        _table(lines)
+    return 0
+
+
+def _table(lines: list[Line]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from seatrial.cli.output import console
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("  derived", "value", "because", "line"):
+        table.add_column(title, overflow="fold")
+    part = ""
+    for line in lines:
+        if line.part != part:
+            part = line.part
+            table.add_row(Text(f"  {part}", style="bold"))
+        table.add_row(
+            Text(f"    {line.name}"), Text(line.value), Text(line.reason, style="dim"), Text(str(line.line or ""))
+        )
+    console().print(table)
+
+
+def _reference(paths: tuple[Path, ...], form: str, name: str) -> int:
+    from seatrial.check.reference import compare
+
+    items = compare(paths, name)
+    if form == "json":
+        click.echo(formats.as_json({"reference": name, "deviations": [item.document() for item in items]}))
+        return 0
+    for item in items:
+        click.echo(
+            f"{item.path}:{item.line}: {item.kind} {item.field}: {item.seen}; {name} has {item.reference} ({item.why})"
+        )
+    click.echo(f"{len(items)} deviations from {name}; review them, none is a verdict")
+    return 0

@@ -1,0 +1,225 @@
+"""Reads from one registry through oras; the only file that imports it, and only when a registry is asked.
+
+oras carries the requests and answers the registry's challenges (Basic, or a Bearer token from the token service it
+names). Left out on purpose: its retries, which hold a refused connection for two minutes, and its reader of the Docker
+config, which does not know `DOCKER_CONFIG`. Plain HTTP has no adapter unless it is wanted, so that neither a token
+service nor a redirect can make credentials travel in the clear.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import re
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import seatrial
+from seatrial.errors import InputError, clean
+from seatrial.image import credentials
+from seatrial.image.errors import Denied, RegistryError, Unreachable
+from seatrial.image.reference import DOCKER_HUB, Reference
+
+if TYPE_CHECKING:
+    import requests
+
+MAX_BYTES = 8 << 20  # registries should take manifests of at least 4 MiB (OCI distribution specification, 1.1)
+HUB_API = "registry-1.docker.io"
+_PIECE = 1 << 16
+_PLAIN_HOSTS = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """Seconds until a connection stands, and seconds without a byte."""
+
+    connect: float = 10
+    read: float = 30
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A body as the registry sent it, its media type, and the digest that the registry gives for it, if any."""
+
+    body: bytes
+    media_type: str
+    digest: str
+
+
+class Client:
+    """One repository of one registry."""
+
+    def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: Timeout | None = None):
+        self.reference, self.host = reference, reference.registry
+        self.timeout = timeout or Timeout()
+        self.local = urlsplit(f"//{self.host}").hostname in _PLAIN_HOSTS
+        self.plain = plain_http or self.local
+        api = HUB_API if self.host == DOCKER_HUB else self.host
+        self.base = f"{'http' if self.plain else 'https'}://{api}/v2/"
+        self.asked, self.status = self.host, 0
+        self.provider = _provider()
+        self.credentials = credentials.find(self.host)
+        self.oras = self._connect()
+
+    def get(self, kind: str, name: str, accept: str) -> Reply:
+        """A manifest (by tag or digest) or a blob (by digest): `kind` is `manifests` or `blobs`.
+
+        Raises InputError where the registry has none, RegistryError (Unreachable, Denied) where it does not answer so.
+        """
+        url = f"{self.base}{self.reference.repository}/{kind}/{name}"
+        with self._failures():
+            answer = self._request(url, {"Accept": accept})
+            body = self._body(answer)
+        if answer.status_code == 404:
+            raise self._missing(name, body)
+        if answer.status_code != 200:
+            raise self._refusal()
+        media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Reply(body, media_type, answer.headers.get("Docker-Content-Digest", ""))
+
+    def _request(self, url: str, headers: dict[str, str]) -> requests.Response:
+        beneath_retries = type(self.oras).do_request.__wrapped__
+        answer: requests.Response = beneath_retries(self.oras, url, "GET", headers=headers, stream=True)
+        return answer
+
+    def _body(self, answer: requests.Response) -> bytes:
+        body = bytearray()
+        with answer:
+            for piece in answer.iter_content(_PIECE):
+                body += piece
+                if len(body) > MAX_BYTES:
+                    raise RegistryError(f"{self.host} sends more than {MAX_BYTES} bytes where a manifest was asked for")
+        return bytes(body)
+
+    def _connect(self) -> Any:
+        """An oras registry with the kind of authentication that the real one asks for."""
+        registry = self._registry("token")
+        with self._failures():
+            answer = registry.session.request("GET", self.base)
+        challenge = str(answer.headers.get("WWW-Authenticate", "")) if answer.status_code == 401 else ""
+        if challenge.lower().startswith("basic"):
+            if not self.credentials:
+                raise self._refusal()
+            registry = self._registry("basic")
+        if self.credentials:
+            registry.auth.set_basic_auth(self.credentials.user, self.credentials.password)
+        return registry
+
+    def _registry(self, backend: str) -> Any:
+        registry = self.provider.Registry(insecure=self.plain, auth_backend=backend)
+        session = registry.session
+        session.request = functools.partial(session.request, timeout=(self.timeout.connect, self.timeout.read))
+        session.headers["User-Agent"] = f"seatrial/{seatrial.__version__}"
+        session.auth = lambda request: request  # else requests puts what a .netrc file says in place of oras's header
+        session.trust_env = not self.local  # no proxy on the way to this machine
+        session.hooks["response"].append(self._note)
+        if not self.plain:
+            del session.adapters["http://"]
+        return registry
+
+    def _note(self, response: requests.Response, *_: object, **__: object) -> None:
+        """Keeps who answered last, and how: oras drops it when it gives up."""
+        self.asked, self.status = urlsplit(str(response.url)).netloc, response.status_code
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """What requests and oras raise, in our words."""
+        from requests import exceptions
+
+        try:
+            yield
+        except exceptions.InvalidSchema as error:
+            url = str(error).partition("'")[2].partition("?")[0].rstrip("'")
+            raise RegistryError(f"{self.host} leads to {clean(url, 200)}, which is not https: not followed") from None
+        except exceptions.SSLError as error:
+            raise RegistryError(f"{self.host}: TLS fails: {_tls(error)}") from None
+        except (exceptions.ConnectionError, exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
+            raise Unreachable(self.host, self._why(error)) from None
+        except (exceptions.InvalidJSONError, exceptions.InvalidHeader):  # their text may quote a token
+            raise RegistryError(f"{self.host}: what {self.asked} sends is no token") from None
+        except exceptions.RequestException as error:
+            raise RegistryError(f"{self.host}: {clean(str(error), 200)}") from None
+        except (ValueError, AttributeError):  # oras got no token: none given, or a challenge that names no service
+            raise self._refusal() from None
+
+    def _why(self, error: requests.RequestException) -> str:
+        """The reason beneath the layers, after the name of another host (a token service) where it is one."""
+        asked = urlsplit(str(error.request.url)).netloc if error.request is not None else ""
+        other = f"{asked}, which it names: " if asked and asked != urlsplit(self.base).netloc else ""
+        return other + _reason(error, self.timeout)
+
+    def _refusal(self) -> RegistryError:
+        """The error for the last answer, which gave neither a manifest nor a token."""
+        host, what, said = self.host, self.reference.repository, f"{self.asked} answered HTTP {self.status}"
+        if self.status == 200:
+            return RegistryError(f"{host}: {said} without a token")
+        if self.status == 429 or self.status >= 500:
+            return RegistryError(f"{said} for {what}; try again later")
+        if self.status not in (401, 403):
+            return RegistryError(f"{said} for {what}; expected a manifest")
+        return Denied(
+            f"{host} refuses {what} ({said}); tried with {self.credentials.source}; `docker login {host}` sets them; "
+            "some registries answer so where there is no such repository"
+        )
+
+    def _missing(self, name: str, body: bytes) -> InputError:
+        code = _error_code(body)
+        mark = "@" if ":" in name else ":"
+        seen = f"{self.host} has no {self.reference.repository}{mark}{name} ({code or 'HTTP 404'})"
+        return InputError(seen, expected="a tag or digest of this registry", fix="" if code else "is it a registry?")
+
+
+def _provider() -> Any:
+    """The module `oras.provider`; what it would log on stderr, our errors say in one line."""
+    try:
+        import oras.provider as provider
+    except ImportError:
+        raise InputError("oras is not installed", fix="pip install 'seatrial[registry]'") from None
+    logging.getLogger("oras.logger").setLevel(logging.CRITICAL)
+    return provider
+
+
+def _error_code(body: bytes) -> str:
+    """`MANIFEST_UNKNOWN` and the like, empty where the body is no registry's error document."""
+    try:
+        code = json.loads(body)["errors"][0]["code"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    return code if isinstance(code, str) and re.fullmatch(r"[A-Z_]{1,60}", code) else ""
+
+
+def _reason(error: BaseException, timeout: Timeout) -> str:
+    """`Connection refused` from within the exceptions that requests and urllib3 put around it."""
+    chain = list(_beneath(error))
+    kinds = {type(e).__name__ for e in chain}
+    if "IncompleteRead" in kinds:
+        return "the connection broke in the middle of an answer"
+    if "ConnectTimeoutError" in kinds:
+        return f"no connection within {timeout.connect:g} s"
+    if "ReadTimeoutError" in kinds:
+        return f"no answer within {timeout.read:g} s"
+    system = next((e for e in reversed(chain) if isinstance(e, OSError) and e.strerror), None)
+    return clean(str(system.strerror) if system else str(error), 200)
+
+
+def _tls(error: BaseException) -> str:
+    text = next((e.strerror for e in _beneath(error) if isinstance(e, ssl.SSLError) and e.strerror), str(error))
+    plain = "; --plain-http if the registry has no TLS" if "WRONG_VERSION_NUMBER" in text else ""
+    return clean(re.sub(r"^\[SSL.*?\] | \(_ssl\.c:\d+\)", "", text), 200) + plain
+
+
+def _beneath(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it wraps: as its reason, its argument, or its cause."""
+    seen: list[BaseException] = []
+    queue: list[object] = [error]
+    while queue:
+        current = queue.pop(0)
+        if isinstance(current, BaseException) and not any(current is e for e in seen):
+            seen.append(current)
+            yield current
+            queue += [*current.args, getattr(current, "reason", None), current.__cause__, current.__context__]

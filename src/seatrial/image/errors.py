@@ -1,0 +1,32 @@
+"""What can go wrong at a registry.
+
+RunError
+└── RegistryError   4  a registry gave no usable answer
+    ├── Unreachable 4  no connection, no such host, no answer in time
+    └── Denied      4  401 or 403, or a token service that gives no token
+EvidenceError
+└── Altered         2  bytes that are not what their digest says
+"""
+
+from __future__ import annotations
+
+from seatrial.errors import EvidenceError, RunError
+
+
+class RegistryError(RunError):
+    """A registry answered, and the answer cannot be used."""
+
+
+class Unreachable(RegistryError):
+    """No answer from a registry, or from the token service that it names."""
+
+    def __init__(self, host: str, why: str):
+        super().__init__(f"cannot reach the registry {host}: {why}; offline? the tag stays unresolved")
+
+
+class Denied(RegistryError):
+    """A registry refuses access; the text says which credentials were tried, never their values."""
+
+
+class Altered(EvidenceError):
+    """Bytes whose digest is not the one that the registry, or the reference, gives for them."""

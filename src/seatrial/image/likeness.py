@@ -1,0 +1,66 @@
+"""Whether two images are one. Only digests count: a mirror with the same digest is the same image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seatrial.errors import InputError, clean
+from seatrial.image.reference import is_digest, parse
+from seatrial.image.registry import Resolved, resolve
+
+Image = Resolved | str  # resolved, or a bare digest
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """How two images relate, and why; `contains`: one is an index, the other one of its platforms' manifests."""
+
+    kind: Literal["same", "contains", "different"]
+    why: str
+
+
+def same_image(a: Image, b: Image) -> Likeness:
+    """How `a` relates to `b`. Nothing is known of what is under a bare digest: only the other side can contain it."""
+    one, other = _digest(a), _digest(b)
+    if one == other:
+        return Likeness("same", f"both are {one}")
+    for outer, inner in ((a, other), (b, one)):
+        if name := next((name for name, digest in _platforms(outer) if digest == inner), ""):
+            return Likeness("contains", f"{inner} is the {name} manifest of the index {_digest(outer)}")
+    shared = sorted({name for name, _ in set(_platforms(a)) & set(_platforms(b))})
+    also = f"; the manifests for {', '.join(shared)} are the same" if shared else ""
+    return Likeness("different", f"{one} is not {other}{also}")
+
+
+def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> Likeness:
+    """How two references (or bare digests) relate, as their registries resolve them now.
+
+    With `platform` two indexes are the same where their manifests for it are. Raises what `resolve` raises.
+    """
+    one, other = (
+        text if is_digest(text) else resolve(parse(text), platform=platform, plain_http=plain_http) for text in (a, b)
+    )
+    whole = same_image(one, other)
+    if not platform or whole.kind == "same":
+        return whole
+    part = same_image(_only(one, platform), _only(other, platform))
+    return Likeness(part.kind, f"for {platform}, {part.why}")
+
+
+def _only(image: Image, platform: str) -> str:
+    if isinstance(image, str):
+        return image
+    found = image.of(platform)
+    if len(found) > 1:
+        expected = f"one of {', '.join(name for name, _ in found)}"
+        raise InputError(f"{clean(platform)} means several", field="--platform", expected=expected)
+    return found[0][1]
+
+
+def _digest(image: Image) -> str:
+    return image if isinstance(image, str) else image.digest
+
+
+def _platforms(image: Image) -> tuple[tuple[str, str], ...]:
+    return () if isinstance(image, str) else image.platforms

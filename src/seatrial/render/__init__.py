@@ -1,0 +1,6 @@
+"""KubeRay manifests of a trial: generated, or the team's own with what the trial needs added."""
+
+from seatrial.render.manifests import Rendered, render
+from seatrial.render.write import Written, write
+
+__all__ = ["Rendered", "Written", "render", "write"]

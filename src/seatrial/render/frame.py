@@ -1,0 +1,156 @@
+"""What every rendered document shares: names, labels, the digest, the trial as it travels; and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from seatrial.canon import canonical, sha256
+from seatrial.driver.prepare import check_shared_path, recorded
+from seatrial.errors import InputError, InputErrors
+from seatrial.events import Redactor
+from seatrial.hardware import image
+from seatrial.plan import plan
+from seatrial.ship import package
+from seatrial.trial import Trial
+
+MOUNT = "/etc/seatrial"
+PACKAGE = f"{MOUNT}/seatrial.zip"
+ENTRYPOINT = f"python -m seatrial.driver --trial {MOUNT}/trial.json --address auto"
+TRIAL_DIGEST = "seatrial.io/trial-digest"
+TRIAL_LABEL = "seatrial.io/trial"
+MAX_NAME = 47  # KubeRay refuses longer RayJobs
+SUFFIX = 8
+SECRET_HELP = (
+    "put it into a Kubernetes Secret and name that in cluster.workerGroups[].pod: "
+    "{containers: [{name: ray-worker, env: [{name: NAME, valueFrom: {secretKeyRef: {name: SECRET, key: KEY}}}]}]}"
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One trial on its way into a cluster."""
+
+    trial: Trial
+    name: str  # a DNS-1035 label
+    digest: str  # of the trial as it travels, as every event file of the run will state it
+    trial_json: str
+    package: bytes
+
+    @property
+    def config(self) -> str:
+        """The name of the ConfigMap with trial and package."""
+        return self.name
+
+    def metadata(self, name: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
+        """An object's metadata: the name of all, or another one."""
+        cluster = self.trial.cluster
+        space = {"namespace": cluster.namespace} if cluster.namespace else {}
+        return {
+            "name": name or self.name,
+            **space,
+            "labels": {**self.labels, **(labels or {})},
+            "annotations": {**cluster.annotations, TRIAL_DIGEST: self.digest},
+        }
+
+    @property
+    def labels(self) -> dict[str, str]:
+        own = {"app.kubernetes.io/managed-by": "seatrial", TRIAL_LABEL: self.name}
+        return {**self.trial.cluster.labels, **own}
+
+
+def frame(trial: Trial, name_suffix: bool, generated: bool) -> Frame:
+    """Names the trial. Raises InputError, one line for each thing that cannot be rendered."""
+    _refuse(trial, generated)
+    document = travelling(trial)
+    text = canonical(document)
+    digest = sha256(text)
+    return Frame(trial, _name(trial.slug, digest if name_suffix else ""), digest, text.decode(), package())
+
+
+def travelling(trial: Trial) -> dict[str, Any]:
+    """The trial as it is mounted in the pods: without this machine's path to a template, and with no secret.
+
+    Raises InputError if a secret stands in it.
+    """
+    if template := trial.cluster.template:
+        short = template.model_copy(update={"from_": PurePath(template.from_).name})
+        trial = trial.model_copy(update={"cluster": trial.cluster.model_copy(update={"template": short})})
+    return recorded(trial)
+
+
+def _name(slug: str, digest: str) -> str:
+    """`qwen2-5-1-5b-first-look-1a2b3c4d`: a DNS-1035 label that KubeRay takes for a RayJob."""
+    suffix = f"-{digest.removeprefix('sha256:')[:SUFFIX]}" if digest else ""
+    label = re.sub(r"[^a-z0-9]+", "-", slug)
+    label = label if label[0].isalpha() else f"t-{label}"
+    return label[: MAX_NAME - len(suffix)].rstrip("-") + suffix
+
+
+def ray_version(trial: Trial) -> str:
+    """The Ray of the trial's image. KubeRay chooses its probes by it. Raises InputError if nobody knows it."""
+    if trial.cluster.rayVersion:
+        return trial.cluster.rayVersion
+    known = image(trial.image) if trial.image else None
+    if known is None or known.ray is None:
+        raise InputError(
+            f"{trial.image or 'no image'} has no known Ray version",
+            field="cluster.rayVersion",
+            expected="the image's Ray in three numbers",
+            fix="set cluster.rayVersion: `python -c 'import ray; print(ray.__version__)'` in the image prints it",
+        )
+    return known.ray
+
+
+def _refuse(trial: Trial, generated: bool) -> None:
+    _provider(trial)
+    checks: list[Callable[[], object]] = [partial(check, trial) for check in (_secrets, _shared, plan)]
+    checks += [partial(_volume, trial)] if generated else []
+    problems: list[InputError] = []
+    for check in checks:
+        try:
+            check()
+        except InputError as error:
+            problems.append(error)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise InputErrors(problems)
+
+
+def _provider(trial: Trial) -> None:
+    if (provider := trial.cluster.provider) not in ("eks", "kubernetes"):
+        fix = "a trial of this machine needs no manifest: `seatrial run`" if provider == "local" else ""
+        raise InputError(f"saw {provider}", field="cluster.provider", expected="eks or kubernetes", fix=fix)
+
+
+def _secrets(trial: Trial) -> None:
+    """The trial is mounted from a ConfigMap, which everyone who may read the namespace can read."""
+    for name, value in trial.runtimeEnv.env_vars.items():
+        if Redactor({}).value({name: value}) != {name: value}:
+            raise InputError(
+                "looks like a secret",
+                field=f"runtimeEnv.env_vars.{name}",
+                expected="no secret in manifests",
+                fix=SECRET_HELP,
+            )
+    recorded(trial)
+
+
+def _shared(trial: Trial) -> None:
+    check_shared_path(trial.storage.path)
+
+
+def _volume(trial: Trial) -> None:
+    """A team's own manifest mounts its storage itself."""
+    if trial.storage.volume is None and "://" not in trial.storage.path:
+        raise InputError(
+            "missing",
+            field="storage.volume",
+            expected="a claim that every pod mounts, as in {claim: fsx, mountPath: /fsx}",
+            fix="add create: {size: 1200Gi, storageClassName: …} to have it made",
+        )

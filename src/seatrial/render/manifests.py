@@ -1,0 +1,130 @@
+"""From a trial to files. The same trial and the same seatrial give the same bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from seatrial.errors import InputError
+from seatrial.render import emit, objects, readme
+from seatrial.render.frame import Frame, frame, ray_version
+from seatrial.render.template import Added, add_to, read_template
+from seatrial.trial import Trial
+
+ACCESS, CLAIM, CONFIG = "00-access.yaml", "00-storage.yaml", "configmap.yaml"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Files by name, and those that kubectl applies, in this order; a kustomize component is applied by its base."""
+
+    name: str
+    namespace: str | None
+    digest: str
+    kind: str
+    files: dict[str, str]
+    order: tuple[str, ...]
+
+    def stream(self) -> str:
+        """One text for `kubectl apply -f -`."""
+        return emit.stream([self.files[name] for name in self.order])
+
+
+def render(
+    trial: Trial,
+    *,
+    cluster_only: bool = False,
+    kustomize: bool = False,
+    base: str | None = None,
+    name_suffix: bool = True,
+) -> Rendered:
+    """The manifests of a trial.
+
+    `cluster_only` gives a RayCluster to submit to, `kustomize` a component that changes the base that
+    `cluster.template.from` names, `base` the text of that manifest instead of the file's. Raises InputError.
+    """
+    template = trial.cluster.template
+    generated = template is None and base is None
+    own = frame(trial, name_suffix, generated)
+    if generated:
+        if kustomize:
+            raise InputError(
+                "missing",
+                field="cluster.template",
+                expected="{from: FILE}, the manifest of the base that the component changes",
+            )
+        return _generated(own, cluster_only)
+    path = template.from_ if template else "the template"
+    added = add_to(own, read_template(path) if base is None else base, path, as_patch=kustomize)
+    if cluster_only and added.kind != "RayCluster":
+        raise InputError(f"{path} holds a {added.kind}", field="--cluster", expected="a template with a RayCluster")
+    return _component(own, added) if kustomize else _extended(own, added, PurePath(path).name)
+
+
+def _generated(own: Frame, cluster_only: bool) -> Rendered:
+    ray = ray_version(own.trial)
+    main = objects.ray_cluster(own, ray) if cluster_only else objects.ray_job(own, ray)
+    documents: dict[str, list[dict[str, Any]]] = {ACCESS: objects.access(own)}
+    if claim := objects.claim(own):
+        documents[CLAIM] = [claim]
+    documents[CONFIG] = [objects.config(own)]
+    documents[f"{main['kind'].lower()}.yaml"] = [main]
+    return _rendered(own, main["kind"], own.name, own.trial.cluster.namespace, documents)
+
+
+def _extended(own: Frame, added: Added, path: str) -> Rendered:
+    header = f"{path} with what seatrial adds; its comments are not kept. README.md lists the additions."
+    documents = {
+        CONFIG: [objects.config(own, added.namespace)],
+        f"{added.kind.lower()}.yaml": added.documents,
+    }
+    namespace = added.namespace or own.trial.cluster.namespace
+    return _rendered(own, added.kind, added.name, namespace, documents, header, added.operations)
+
+
+def _component(own: Frame, added: Added) -> Rendered:
+    patch = f"patch-{added.kind.lower()}.yaml"
+    target = {"group": "ray.io", "version": "v1", "kind": added.kind}
+    if added.name and "$" not in added.name:
+        target["name"] = added.name
+    component = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "resources": [CONFIG],
+        "patches": [{"path": patch, "target": target}],
+    }
+    namespace = added.namespace or own.trial.cluster.namespace
+    config = objects.config(own, added.namespace)
+    files = {
+        CONFIG: emit.document(config),
+        patch: emit.document(added.operations, "What a trial needs, as JSON patch operations (RFC 6902)."),
+        "kustomization.yaml": emit.document(component),
+        "README.md": readme.component(own, added.kind, added.name, _kinds([config]), added.operations),
+    }
+    return Rendered(added.name, namespace, own.digest, added.kind, files, ())
+
+
+def _rendered(
+    own: Frame,
+    kind: str,
+    name: str,
+    namespace: str | None,
+    documents: dict[str, list[dict[str, Any]]],
+    header: str = "",
+    operations: list[dict[str, Any]] | None = None,
+) -> Rendered:
+    files = {
+        file: emit.stream(
+            [emit.document(each, header if each is parts[0] and file != CONFIG else "") for each in parts]
+        )
+        for file, parts in documents.items()
+    }
+    order = tuple(documents)
+    kinds = _kinds([each for parts in documents.values() for each in parts])
+    files["README.md"] = readme.manifests(own, kind, name, namespace, kinds, order, operations or [])
+    return Rendered(name, namespace, own.digest, kind, files, order)
+
+
+def _kinds(documents: list[Any]) -> list[str]:
+    return [str(document["kind"]) for document in documents if isinstance(document, dict) and document.get("kind")]

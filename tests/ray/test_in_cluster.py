@@ -1,0 +1,221 @@
+"""The rendered entrypoint beside a Ray that is there: seatrial comes from the zip, and Ray is left as it was."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytest.importorskip("ray")
+pytest.importorskip("torch")
+
+from seatrial.canon import digest, sha256
+from seatrial.driver.code import package_digest
+from seatrial.driver.finish import end_leftovers
+from seatrial.probe.processes import of_run
+from seatrial.render import render
+from tests.support.trials import quick
+
+pytestmark = pytest.mark.ray
+
+SECRET = "hunter2-hunter2-hunter2"
+CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A head as KubeRay starts one, and what its pod has: the ConfigMap, the storage, the environment."""
+
+    process: subprocess.Popen[str]
+    session: Path
+    mount: Path
+    storage: Path
+    job: dict[str, Any]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return environment(self.mount, self.job)
+
+
+def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
+    (container,) = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    asked = {e["name"]: e["value"].replace("/etc/seatrial", str(mount)) for e in container["env"]}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {
+        **os.environ,
+        **asked,
+        "PATH": path,
+        "HUB_TOKEN": SECRET,
+        "HF_HUB_OFFLINE": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def manifests(storage: Path) -> list[dict[str, Any]]:
+    """The tiny trial, rendered for a plain Kubernetes."""
+    sections = {
+        "image": "registry.example/ray:1",
+        "cluster": {
+            "provider": "kubernetes",
+            "rayVersion": "2.58.0",
+            "workerGroups": [{"replicas": 2, "gpus": 0, "cpu": 1, "memory": "2Gi"}],
+        },
+        "storage": {"path": f"{storage}/runs", "volume": {"claim": "runs", "mountPath": str(storage)}},
+        "claims": [{"claim": claim} for claim in CLAIMS],
+    }
+    return list(yaml.safe_load_all(render(quick(sections, steps=12, checkpoint={"every": 6})).stream()))
+
+
+def mounted(config: dict[str, Any], folder: Path) -> None:
+    """The ConfigMap as files. The package gets a line more than the installed one has, to be told from it."""
+    (folder / "trial.json").write_text(config["data"]["trial.json"])
+    (folder / "rendered.zip").write_bytes(base64.b64decode(config["binaryData"]["seatrial.zip"]))
+    with zipfile.ZipFile(folder / "rendered.zip") as rendered, zipfile.ZipFile(folder / "seatrial.zip", "w") as changed:
+        for name in rendered.namelist():
+            changed.writestr(name, rendered.read(name) + (b"# shipped\n" if name == "seatrial/__init__.py" else b""))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """`ray start --head` with everything of its own: ports, session, storage."""
+    home = Path(tempfile.mkdtemp(prefix="seatrial-", dir="/var/tmp"))
+    session = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))  # short: Ray's sockets lie in it
+    mount, storage = home / "mount", home / "storage"
+    for folder in (mount, storage):
+        folder.mkdir()
+    found = {document["kind"]: document for document in manifests(storage)}
+    mounted(found["ConfigMap"], mount)
+    port = free_port()
+    command = [
+        "ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={session}",
+        f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}", "--object-store-memory=100000000",
+    ]  # fmt: skip
+    process = subprocess.Popen(
+        command,
+        env=environment(mount, found["RayJob"]),
+        cwd=home,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "Ray runtime started" in line:
+                break
+        assert process.poll() is None, "".join(said)
+        found["RayJob"]["address"] = f"127.0.0.1:{port}"
+        yield Cluster(process, session, mount, storage, found["RayJob"])
+    finally:
+        process.kill()
+        process.wait()
+        end_leftovers(home, str(session), grace=0)
+        shutil.rmtree(session, ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def run(cluster: Cluster) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """The entrypoint, run as Ray's job supervisor runs it; the run directory."""
+    entrypoint = shlex.split(cluster.job["spec"]["entrypoint"].replace("/etc/seatrial", str(cluster.mount)))
+    done = subprocess.run(
+        entrypoint,
+        env={**cluster.environment, "RAY_ADDRESS": cluster.job["address"]},
+        cwd=cluster.mount,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done, next((cluster.storage / "runs").glob("2*"))
+
+
+def record(root: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((root / "record.json").read_text())
+    return found
+
+
+def test_the_entrypoint_leaves_a_sealed_record(run: Any) -> None:
+    done, root = run
+    found = record(root)
+    assert {v["claim"]: v["verdict"] for v in found["verdicts"]} == dict.fromkeys(CLAIMS, "supported")
+    assert f"sealed {root}/record.json" in done.stdout
+    assert (root / "record.sha256").read_text().split()[0] == hashlib.sha256(
+        (root / "record.json").read_bytes()
+    ).hexdigest()
+
+
+def test_the_trial_that_ran_is_the_trial_that_was_rendered(run: Any, cluster: Cluster) -> None:
+    text = (run[1] / "trial.json").read_bytes()
+    assert text == (cluster.mount / "trial.json").read_bytes()
+    assert sha256(text) == cluster.job["metadata"]["annotations"]["seatrial.io/trial-digest"]
+
+
+def test_driver_and_ranks_ran_the_code_of_the_zip(run: Any, cluster: Cluster) -> None:
+    with zipfile.ZipFile(cluster.mount / "seatrial.zip") as shipped:
+        names = {name: name.removeprefix("seatrial/") for name in shipped.namelist()}
+        files = {short: hashlib.sha256(shipped.read(name)).hexdigest() for name, short in names.items()}
+    seen = record(run[1])["evidence"]["environment"]["environment.seatrial"]["value"]
+    assert seen["same_everywhere"]
+    assert seen["content"]["files"] == digest(files) != package_digest()
+    assert {"events/driver.jsonl", "events/a1/rank-0.jsonl", "events/a1/rank-1.jsonl"} <= set(seen["seen_by"])
+
+
+def test_ray_is_left_as_it_was(run: Any, cluster: Cluster) -> None:
+    root = run[1]
+    assert cluster.process.poll() is None
+    assert any(cluster.session.glob("session_2*/logs/raylet.out"))
+    code = (
+        f"import ray; ray.init('{cluster.job['address']}', log_to_driver=False); print(ray.cluster_resources()['CPU'])"
+    )
+    alive = subprocess.run(
+        [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert alive.stdout.strip() == "2.0", alive.stderr
+    assert "leftover" not in (root / "events/driver.jsonl").read_text()
+    assert [p for p in of_run(root) if "ray::" not in p.command] == []
+
+
+def test_logs_of_this_job_are_kept_without_secrets(run: Any) -> None:
+    (host,) = (run[1] / "logs/ray").iterdir()
+    names = [path.name for path in host.iterdir()]
+    assert any(name.startswith("worker-") for name in names)
+    assert not any(name.startswith(("raylet", "gcs_server")) for name in names)
+    holding = [p for p in run[1].rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
+    assert holding == []
+
+
+def test_every_module_that_trains_imports_from_the_zip(cluster: Cluster) -> None:
+    with zipfile.ZipFile(cluster.mount / "rendered.zip") as rendered:
+        paths = [name for name in rendered.namelist() if name.startswith("seatrial/train/") and name.endswith(".py")]
+    names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths]
+    code = f"import importlib; print({{importlib.import_module(n).__file__.partition('.zip')[0] for n in {names}}})"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.strip() == f"{{'{cluster.mount}/seatrial'}}", done.stderr

@@ -1,0 +1,78 @@
+"""Cases for the rules of this name's module."""
+
+from __future__ import annotations
+
+from seatrial.check.rule import Asked
+from tests.support.manifests import GONE, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, cluster_spec
+from tests.support.rule_case import Case
+from tests.unit.rule_cases.jobs import SELECTED, job
+
+SCALING, VERSION = {"spec.enableInTreeAutoscaling": True}, "spec.autoscalerOptions.version"
+COUNTS = tuple(f"{WORKER}.{key}" for key in ("minReplicas", "replicas", "maxReplicas"))
+QUEUE, ELASTIC = {"metadata.labels": {"kueue.x-k8s.io/queue-name": "a"}}, "kueue.x-k8s.io/elastic-job"
+LIMITS = f"{WORKER_CONTAINER}.resources"
+NO_CPU = {f"{LIMITS}.limits.cpu": GONE, f"{LIMITS}.requests.cpu": GONE}
+
+
+def counts(*given: object) -> dict[str, object]:
+    return dict(zip(COUNTS, given, strict=True))
+
+
+def groups(number: int) -> dict[str, object]:
+    group = cluster_spec()["workerGroupSpecs"][0]
+    return {**QUEUE, "spec.workerGroupSpecs": [{**group, "groupName": f"g{position}"} for position in range(number)]}
+
+
+KAI: dict[str, object] = {"metadata.labels": {"kai.scheduler/queue": "a"}}
+VOLCANO: dict[str, object] = {"metadata.labels": {"volcano.sh/queue-name": "a"}}
+CASES = (
+    Case("fixed-gang-min-max", counts(1, 2, 10), counts("${N}", "${N}", "${N}")),
+    Case("fixed-gang-min-max", counts(GONE, 2, GONE), {**counts(1, 2, 10), **SCALING}),
+    Case("replicas-zero", counts(0, GONE, 2), counts(2, GONE, 2)),
+    Case("replicas-zero", counts(0, 0, 2), {**counts(0, 0, 2), **SCALING}),
+    Case("replicas-zero", counts(0, 0, 2), counts(1, "${N}", 9)),
+    Case("replicas-clamped", counts(3, 2, 9), counts(2, 2, 9)),
+    Case("replicas-clamped", counts(0, 4, 2), counts(GONE, 4, GONE)),
+    Case("autoscaler-fixed-gang", {**counts(1, 2, 4), **SCALING}, {**counts(2, 2, 2), **SCALING}),
+    Case("autoscaler-fixed-gang", {**counts(GONE, 2, GONE), **SCALING}, facts={"asked": Asked(8, 1, "/fsx")}),
+    Case("autoscaler-version-unset", SCALING, {**SCALING, VERSION: "v2"}),
+    Case(
+        "autoscaler-restart-policy",
+        {**SCALING, VERSION: "v2", f"{HEAD_POD}.restartPolicy": "Always"},
+        {**SCALING, f"{HEAD_POD}.restartPolicy": "Always"},
+    ),
+    Case(
+        "autoscaler-restart-policy",
+        {**SCALING, f"{WORKER_POD}.restartPolicy": "OnFailure"},
+        {**SCALING, VERSION: "v2", f"{WORKER_POD}.restartPolicy": "Never"},
+    ),
+    Case("autoscaler-no-limits", {**SCALING, **NO_CPU}, {**SCALING, f"{LIMITS}.limits.cpu": GONE}),
+    Case("autoscaler-no-limits", {**SCALING, f"{LIMITS}.limits.cpu": GONE, "spec.rayVersion": "2.38.0"}, NO_CPU),
+    Case(
+        "autoscaler-no-limits",
+        {**SCALING, **NO_CPU},
+        {**SCALING, **NO_CPU, f"{WORKER}.rayStartParams": {"num-cpus": "40", "num-gpus": "4"}},
+    ),
+    Case(
+        "autoscaler-sa-irsa",
+        {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE},
+        {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE, f"{WORKER_POD}.serviceAccountName": GONE},
+    ),
+    Case("num-of-hosts-misuse", {f"{WORKER}.numOfHosts": 2}, {f"{WORKER}.numOfHosts": 1}),
+    Case("gang-not-enforced", {}, QUEUE),
+    Case("gang-not-enforced", {}, {f"{HEAD_POD}.schedulerName": "volcano"}),
+    Case("gang-not-enforced", {}, counts(1, 1, 1)),
+    Case("scheduler-name-label", {"metadata.labels": {"ray.io/scheduler-name": "volcano"}}, VOLCANO),
+    Case("kueue-autoscaling", {**QUEUE, **SCALING}, {**QUEUE, **SCALING, "metadata.annotations": {ELASTIC: "true"}}),
+    job(
+        "kueue-no-shutdown",
+        {"spec.shutdownAfterJobFinishes": GONE},
+        {"spec.shutdownAfterJobFinishes": GONE, **SELECTED},
+    ),
+    job("kueue-cluster-selector", {"spec.clusterSelector": {"ray.io/cluster": "a"}}),
+    job("kueue-cluster-selector", SELECTED, {**SELECTED, "metadata.labels": GONE}),
+    Case("kueue-too-many-groups", groups(18), groups(17)),
+    job("kai-k8sjob", KAI, {**KAI, "spec.submissionMode": "HTTPMode"}),
+    Case("kai-k8sjob", KAI, KAI, "RayJob", {}, {"kuberay": "1.5"}),
+    job("volcano-cluster-selector", {**VOLCANO, **SELECTED}, VOLCANO),
+)

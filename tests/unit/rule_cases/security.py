@@ -1,0 +1,73 @@
+"""Cases for the rules of this name's module."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.manifests import HEAD, HEAD_CONTAINER, WORKER_CONTAINER, WORKER_POD, changed
+from tests.support.rule_case import Case
+
+_ENV = f"{WORKER_CONTAINER}.env.2"
+_RAYPROJECT = "rayproject/ray:2.52.0"
+
+
+def _variable(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
+
+
+def _with_ingress(annotations: dict[str, str]) -> str:
+    backend = {"service": {"name": "base-head-svc", "port": {"number": 8265}}}
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "ray", "namespace": "ml", "annotations": annotations},
+        "spec": {"rules": [{"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}]},
+    }
+    return f"{changed({})}\n---\n{json.dumps(ingress)}\n"
+
+
+CASES: tuple[Case, ...] = (
+    Case(
+        "dashboard-public",
+        _with_ingress({}),
+        _with_ingress({"nginx.ingress.kubernetes.io/auth-url": "https://login.example.com"}),
+    ),
+    Case("ray-auth-off", {}, {"spec.authOptions": {"mode": "token"}}),
+    Case(
+        "ray-version-cve",
+        {f"{HEAD_CONTAINER}.image": _RAYPROJECT, f"{HEAD}.rayStartParams.num-gpus": "0"},
+        {"spec.rayVersion": "2.54.0"},
+    ),
+    Case(
+        "secret-in-plain-env",
+        {_ENV: _variable("HF_TOKEN", "hf_abcdefgh")},
+        {_ENV: _variable("OPENAI_API_KEY", "EMPTY")},
+    ),
+    Case(
+        "aws-keys-in-env",
+        {_ENV: _variable("AWS_SECRET_ACCESS_KEY", "abcdefgh")},
+        {_ENV: {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "aws", "key": "secret"}}}},
+    ),
+    Case(
+        "privileged",
+        {f"{WORKER_CONTAINER}.securityContext.privileged": True},
+        {f"{WORKER_CONTAINER}.securityContext.capabilities.add": ["IPC_LOCK"]},
+    ),
+    Case(
+        "trust-remote-code",
+        {"spec.entrypoint": "python /fsx/train.py --trust-remote-code"},
+        {"spec.entrypoint": "python /fsx/train.py --trust-remote-code=false"},
+        kind="RayJob",
+    ),
+    Case("host-pid-ipc", {f"{WORKER_POD}.hostIPC": True}, {f"{WORKER_POD}.hostIPC": False}),
+    Case(
+        "run-as-root",
+        {f"{WORKER_POD}.securityContext.runAsUser": 0},
+        {f"{WORKER_POD}.securityContext.runAsUser": 1000},
+    ),
+    Case(
+        "ssh-keys-in-image",
+        {f"{WORKER_CONTAINER}.ports": [{"containerPort": 22}]},
+        {f"{WORKER_CONTAINER}.ports": [{"containerPort": 2222}]},
+    ),
+)

@@ -1,0 +1,224 @@
+"""`seatrial check` as a user calls it: output forms, exit codes, selection, bad paths."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from seatrial.check.explain import markdown
+from seatrial.cli.main import main
+from tests.support.manifests import GONE, HEAD, WORKER, changed
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[2]
+BROKEN = {f"{WORKER}.rayStartParams.num-gpus": "8", "spec.rayVersion": GONE}
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def seatrial(*arguments: str, stdin: str = "", cwd: Path | None = None) -> Done:
+    """Calls the command in this process, which is much faster than in one of its own."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        if cwd:
+            patch.chdir(cwd)
+        with pytest.raises(SystemExit) as ended:
+            main(["check", *arguments])
+    return Done(int(ended.value.code or 0), out.getvalue(), err.getvalue())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "good.yaml").write_text(changed({}))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.yml").write_text(changed(BROKEN))
+    (tmp_path / ".hidden.yaml").write_text("not: [read")
+    (tmp_path / "notes.txt").write_text("not: [read")
+    return tmp_path
+
+
+def test_a_clean_file_says_so(folder: Path) -> None:
+    done = seatrial("good.yaml", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1].startswith("1 resource checked: 0 errors, 0 warnings")
+
+
+def test_a_folder_with_an_error(folder: Path) -> None:
+    done = seatrial(".", cwd=folder)
+    assert done.returncode == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("sub/bad.yml:")
+    assert any(" error num-gpus-mismatch: rayStartParams.num-gpus: num-gpus 8, " in line for line in lines)
+    assert lines[-1].startswith("2 resources checked: 1 error, 1 warning")
+
+
+def test_a_folder_may_hold_other_yaml(folder: Path) -> None:
+    (folder / "values.yaml").write_text("replicas: {{ .Values.n }}\n")
+    assert seatrial(".", cwd=folder).returncode == 1
+    assert seatrial("values.yaml", cwd=folder).returncode == 2
+    assert seatrial("values.yaml", "--skip-others", cwd=folder).returncode == 0
+
+
+def test_standard_input_and_several_documents() -> None:
+    stream = changed({}) + "\n---\n" + changed(BROKEN) + "\n---\n{apiVersion: v1, kind: ConfigMap}\n"
+    done = seatrial("-", "--format", "json", stdin=stream)
+    document = json.loads(done.stdout)
+    assert done.returncode == 1
+    assert (
+        document["summary"] | {"resources": 2, "other_documents": 1, "errors": 1, "warnings": 1} == document["summary"]
+    )
+    [error] = [finding for finding in document["findings"] if finding["severity"] == "error"]
+    assert error["path"] == "<stdin>"
+    assert error.keys() >= {
+        "path",
+        "line",
+        "column",
+        "rule",
+        "severity",
+        "message",
+        "seen",
+        "expected",
+        "fix",
+        "source",
+    }
+    assert error["line"] > changed({}).count("\n")
+
+
+def test_select_ignore_and_severity(folder: Path) -> None:
+    def rules(*arguments: str) -> set[str]:
+        done = seatrial("sub/bad.yml", "--format", "json", *arguments, cwd=folder)
+        return {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+
+    assert rules("--select", "num-gpus") == {"num-gpus-mismatch"}
+    assert "num-gpus-mismatch" not in rules("--ignore", "num-gpus-mismatch,ray-version")
+    assert rules("--ignore", "num-gpus-mismatch,ray-version") == set()
+    assert rules("--min-severity", "error") == {"num-gpus-mismatch"}
+    assert rules("--min-severity", "info") > rules()
+    assert seatrial("sub/bad.yml", "--select", "ray-version", cwd=folder).returncode == 0
+    assert seatrial("sub/bad.yml", "--select", "ray-version", "--fail-on", "warning", cwd=folder).returncode == 1
+
+
+def test_set_aside_in_the_file(tmp_path: Path) -> None:
+    aside = {"metadata.annotations": {"seatrial.io/ignore": "num-gpus-mismatch: we oversubscribe on purpose"}}
+    (tmp_path / "m.yaml").write_text(changed({**BROKEN, **aside}))
+    done = seatrial("m.yaml", "-v", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "set aside num-gpus-mismatch: we oversubscribe on purpose" in done.stdout
+    template = {f"{HEAD}.template.metadata.annotations": {"seatrial.io/ignore": "num-gpus-mismatch: wrong group"}}
+    (tmp_path / "m.yaml").write_text(changed({**BROKEN, **template}))
+    assert seatrial("m.yaml", cwd=tmp_path).returncode == 1
+
+
+def test_a_placeholder_is_told_only_when_asked(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(changed({f"{WORKER}.rayStartParams.num-gpus": "${GPUS}"}))
+    assert "cannot tell num-gpus-mismatch" not in seatrial("m.yaml", cwd=tmp_path).stdout
+    assert "cannot tell num-gpus-mismatch" in seatrial("m.yaml", "--verbose", cwd=tmp_path).stdout
+
+
+def test_sarif_junit_and_github(folder: Path) -> None:
+    run = json.loads(seatrial(".", "--format", "sarif", cwd=folder).stdout)["runs"][0]
+    results: list[dict[str, Any]] = run["results"]
+    assert {result["ruleId"] for result in results} == {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    for result in results:
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        assert result["locations"][0]["physicalLocation"]["region"]["startLine"] > 0
+    suite = ElementTree.fromstring(seatrial(".", "--format", "junit", cwd=folder).stdout.encode())
+    assert suite.attrib | {"tests": "2", "failures": "1", "errors": "0"} == suite.attrib
+    assert {case.get("name") for case in suite} == {"good.yaml", "sub/bad.yml"}
+    lines = seatrial(".", "--format", "github", cwd=folder).stdout.splitlines()
+    assert any(
+        line.startswith("::error file=sub/bad.yml,line=") and "title=num-gpus-mismatch::" in line for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a: [1\n", "m.yaml:2:1: not YAML"),
+        ("{{- if .Values.x }}\nkind: RayCluster\n{{- end }}\n", "helm template"),
+        ("- a\n- b\n", "a list; expected a Kubernetes resource"),
+        ("just text\n", "no apiVersion and kind"),
+        ("", "no RayCluster, RayJob or RayService"),
+        ("apiVersion: ray.io/v1\nkind: RayThing\n", "kind RayThing; expected RayCluster, RayJob or RayService"),
+        ("apiVersion: v1\nkind: Pod\n", "no RayCluster, RayJob or RayService"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line_and_exit_2(tmp_path: Path, content: str, words: str) -> None:
+    (tmp_path / "m.yaml").write_text(content)
+    done = seatrial("m.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_other_documents_are_still_checked(tmp_path: Path) -> None:
+    (tmp_path / "m.yaml").write_text(f"a: [1\n---\n{changed(BROKEN)}\n")
+    done = seatrial("m.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "num-gpus-mismatch" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("missing.yaml",), "missing.yaml: cannot be read: No such file"),
+        ((), "no path given"),
+        ((".", "--select", "nope"), "--select: saw nope"),
+        ((".", "--kuberay", "new"), "--kuberay: saw new"),
+        ((".", "--kubernetes", "1.2"), "--kubernetes: saw 1.2"),
+        ((".",), "holds no manifest"),
+        (("--explain", "num-gpu-mismatch"), "did you mean num-gpus-mismatch?"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = seatrial(*arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_explain_and_rules() -> None:
+    done = seatrial("--explain", "num-gpus-mismatch")
+    assert done.returncode == 0
+    assert "num-gpus-mismatch (error)" in done.stdout
+    assert "source  http" in done.stdout
+    assert "num-gpus-mismatch" in seatrial("--rules").stdout
+
+
+def test_the_page_of_rules_is_what_the_rules_say() -> None:
+    assert (ROOT / "docs" / "rules.md").read_text() == markdown(), "run: seatrial check --rules --format markdown"
+
+
+def test_effective(folder: Path) -> None:
+    done = seatrial("good.yaml", "--effective", "--format", "json", cwd=folder)
+    derived = json.loads(done.stdout)["resources"][0]["derived"]
+    commands = {line["part"]: line["value"] for line in derived if line["name"] == "command"}
+    assert "ray start --head" in commands["head"]
+    assert all(line["reason"] for line in derived)
+    text = seatrial("good.yaml", "--effective", cwd=folder).stdout
+    assert "worker group gpu" in text
+
+
+def test_reference(folder: Path) -> None:
+    done = seatrial("good.yaml", "--reference", "ray-train-dlc-eks", "--format", "json", cwd=folder)
+    items = json.loads(done.stdout)["deviations"]
+    assert {item["kind"] for item in items} <= {"workload", "convention", "risk"}
+    assert {"field", "seen", "reference", "why"} <= items[0].keys()
+    assert any(item["seen"] == "32Gi" and item["reference"] == "16Gi" for item in items)
+    assert seatrial("good.yaml", "--reference", "x", cwd=folder).returncode == 2

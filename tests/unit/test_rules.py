@@ -1,0 +1,67 @@
+"""Every rule on a manifest that breaks it and on one that does not; each differs little from a clean one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from seatrial.check.rule import RULES, Asked, Facts
+from seatrial.check.rules import MODULES, load
+from seatrial.check.runner import Outcome, Selection, check_bytes
+from seatrial.check.server.rules import SERVER_RULES
+from seatrial.check.structure import Schema
+from tests.support.manifests import changed, resource
+from tests.support.rule_case import Case
+
+pytestmark = pytest.mark.unit
+
+load()
+SCHEMA = Schema()
+CASES = [case for module in MODULES for case in import_module(f"tests.unit.rule_cases.{module}").CASES]
+EACH = pytest.mark.parametrize("case", CASES, ids=[f"{n}-{case.rule}" for n, case in enumerate(CASES)])
+
+
+NO_SCHEMA = Schema()
+NO_SCHEMA.absent = "not needed by this rule"
+STRUCTURE = {"unknown-field", "field-missing", "type-not-string", "type-not-int", "type-mismatch"}
+
+
+def check(text: str, rule: str = "", **facts: object) -> Outcome:
+    """With `rule` only that one: most of the time goes into Kubernetes' schemas, which few rules need."""
+    schema = SCHEMA if not rule or rule in STRUCTURE else NO_SCHEMA
+    known: dict[str, Any] = {"kuberay": "1.7", **facts}
+    rules = [RULES[rule]] if rule else Selection().rules()
+    return check_bytes(text.encode(), "m.yaml", Facts(**known), rules, schema)
+
+
+@pytest.mark.parametrize("kind", ["RayCluster", "RayJob", "RayService"])
+def test_the_clean_manifest_has_nothing_wrong(kind: str) -> None:
+    outcome = check(changed({}, kind), asked=Asked(8, 1, "/fsx/runs"))
+    assert [f for f in outcome.findings if f.severity != "info"] == []
+    assert outcome.problems == []
+
+
+def test_every_rule_has_a_case_and_every_case_a_rule() -> None:
+    assert {case.rule for case in CASES} == RULES.keys() - SERVER_RULES.keys()
+
+
+@EACH
+def test_breaks(case: Case) -> None:
+    outcome = check(case.broken_text(), case.rule, **case.facts)
+    assert case.rule in {f.rule for f in outcome.findings}, outcome
+    found = next(f for f in outcome.findings if f.rule == case.rule)
+    assert found.line > 0
+    assert found.seen
+
+
+@EACH
+def test_holds(case: Case) -> None:
+    outcome = check(case.right_text(), case.rule, **(case.facts if case.right_facts is None else case.right_facts))
+    assert case.rule not in {f.rule for f in outcome.findings}, [f for f in outcome.findings if f.rule == case.rule]
+    assert case.rule not in {u.rule for u in outcome.cannot_tell}, "a rule that cannot tell has not passed"
+
+
+def test_resources_are_fresh() -> None:
+    assert resource("RayJob") == resource("RayJob")
