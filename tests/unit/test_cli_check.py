@@ -15,6 +15,7 @@ import pytest
 
 from seatrial.check.explain import markdown
 from seatrial.cli.main import main
+from seatrial.trial.loader import template
 from tests.support.manifests import GONE, HEAD, WORKER, changed
 
 pytestmark = pytest.mark.unit
@@ -97,6 +98,40 @@ def test_standard_input_and_several_documents() -> None:
         "source",
     }
     assert error["line"] > changed({}).count("\n")
+
+
+def test_trials_are_checked_as_what_they_render_to(tmp_path: Path) -> None:
+    (tmp_path / "eks.yaml").write_text(template("eks-g6-qwen2.5-1.5b"))
+    (tmp_path / "local.yaml").write_text(template("local"))
+    (tmp_path / "many.yaml").write_text(template("eks-g6-qwen2.5-1.5b").replace("replicas: 2}", "replicas: 1}"))
+    done = seatrial("eks.yaml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("1 resource checked: 0 errors, 0 warnings")
+    done = seatrial("local.yaml", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "local.yaml: a valid trial; it runs without Kubernetes" in done.stdout
+    done = seatrial("many.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("seatrial: many.yaml:")
+
+
+def test_a_trial_must_fit_a_given_cluster(folder: Path) -> None:
+    trial = (
+        template("eks-g6-qwen2.5-1.5b")
+        .replace("replicas: 2}", "replicas: 4}")
+        .replace("num_workers: 8", "num_workers: 16")
+    )
+    (folder / "trial.txt").write_text(trial)
+    done = seatrial("good.yaml", "--trial", "trial.txt", cwd=folder)
+    assert done.returncode == 1
+    assert "world-size-exceeds-gpus" in done.stdout
+
+
+def test_without_kubernetes_schemas_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.check.structure.find_spec", lambda _: None)
+    done = seatrial("good.yaml", cwd=folder)
+    assert done.returncode == 0
+    assert "not checked against Kubernetes' schemas: kubernetes-validate is not installed" in done.stdout
 
 
 def test_select_ignore_and_severity(folder: Path) -> None:

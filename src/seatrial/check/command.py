@@ -50,7 +50,7 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
     schema = Schema(settings.kubernetes)
     stream = stdin or sys.stdin.buffer
     asked = inputs.asked_by(settings.trial) if settings.trial else None
-    rules, outcome, read = settings.selection.rules(), Outcome(), list[str]()
+    rules, outcome, read, notes = settings.selection.rules(), Outcome(), list[str](), list[str]()
     claims = _claims(paths)
     for item in inputs.files(paths):
         if isinstance(item, InputError):
@@ -63,19 +63,23 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
                 continue
             read.append(inputs.name(path))
             if inputs.is_trial(raw):
-                outcome.add(_trial(path, settings, schema))
+                checked = _trial(path, settings, schema)
+                outcome.add(checked)
+                if not checked.resources:
+                    notes.append(f"{path}: a valid trial; it runs without Kubernetes, so there is no manifest to check")
                 continue
         except InputError as error:
             outcome.problems.append(error)
             continue
         known = {**claims, **(inputs.claims(raw, "<stdin>") if str(path) == inputs.STDIN else {})}
         outcome.add(check_bytes(raw, inputs.name(path), Facts(settings.kuberay, asked, known), rules, schema))
-    if not outcome.resources and not outcome.problems and not settings.skip_others:
+    if not (outcome.resources or outcome.problems or notes or settings.skip_others):
         outcome.problems.append(
             InputError("no RayCluster, RayJob or RayService in the input", expected="at least one to check")
         )
-    left_out = f"pod templates were not checked against Kubernetes' schemas: {schema.absent}"
-    return Checked(outcome, read, (left_out,) if schema.absent and outcome.resources else ())
+    if schema.absent and outcome.resources:
+        notes.append(f"pod templates were not checked against Kubernetes' schemas: {schema.absent}")
+    return Checked(outcome, read, tuple(notes))
 
 
 def _claims(paths: tuple[Path, ...]) -> dict[tuple[str, str], Value]:

@@ -87,11 +87,16 @@ def is_trial(raw: bytes) -> bool:
 
 
 def trial(path: Path) -> tuple[Trial, dict[str, str], Asked]:
-    """A trial, the manifests that it renders to, and what it asks of the cluster. Raises InputError."""
+    """A trial, the manifests that it renders to, and what it asks of the cluster. Raises InputError.
+
+    A trial that runs without Kubernetes has no manifests.
+    """
     from seatrial.render import render
     from seatrial.trial import loader
 
     loaded = loader.load(path)
+    if loaded.trial.cluster.provider in ("local", "ray"):
+        return loaded.trial, {}, asked(loaded.trial)
     try:
         rendered = render(loaded.trial)
     except InputError as error:
