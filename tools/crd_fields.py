@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-RELEASES = ("1.3.0", "1.4.0", "1.5.0", "1.6.0", "1.7.0")
+RELEASES = ("1.3.2", "1.4.2", "1.5.2", "1.6.2", "1.7.0")  # the last of each minor release
 KINDS = {"RayCluster": "rayclusters", "RayJob": "rayjobs", "RayService": "rayservices"}
 TARGET = Path(__file__).parents[1] / "src/seatrial/check/data/fields.json"
 

@@ -83,7 +83,7 @@ CASES = [
     Case("crd-missing", broken=lambda w: w.say(CRD, (404, {}))),
     Case("crd-missing", {"apiVersion": "ray.io/v1alpha1"}),
     Case("crd-older-than-manifest", {"spec.networkPolicy": {"mode": "DenyAll"}}),
-    Case("operator-older-than-field", {"spec.authOptions": {"mode": "token"}}, image("quay.io/kuberay/operator:v1.5.1"), right_manifest={"spec.authOptions": {"mode": "token"}}),
+    Case("operator-older-than-field", {"spec.authOptions": {"mode": "token"}}, image("quay.io/kuberay/operator:v1.4.2"), right_manifest={"spec.authOptions": {"mode": "token"}}),
     Case("feature-gate-off", {"spec.tlsOptions": {"enabled": True}}, newer_crd("tlsOptions"),
          right=lambda w: newer_crd("tlsOptions")(gates("--feature-gates=RayClusterMTLS=true")(w)), right_manifest={"spec.tlsOptions": {"enabled": True}}),
     Case("batch-scheduler-off", {"metadata.labels": {"volcano.sh/queue-name": "q"}}, severity="warning", right=gates("--batch-scheduler=volcano"), right_manifest={"metadata.labels": {"volcano.sh/queue-name": "q"}}),

@@ -129,7 +129,7 @@ def _guards(key: str, text: str) -> bool:
     fix="set authOptions.mode: token", source=_TOKEN_AUTH, needs=("kuberay",),
 )  # fmt: skip
 def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
-    if (version(facts.kuberay) or (0,)) < (1, 6) or (version(cluster.ray_version.text) or (0,)) < (2, 52):
+    if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.text) or (0,)) < (2, 52):
         return
     if not _authenticated(cluster):
         mode = cluster.value.at("authOptions", "mode")
