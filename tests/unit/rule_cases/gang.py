@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from seatrial.check.rule import Asked
-from tests.support.manifests import GONE, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, cluster_spec
+from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, cluster_spec
 from tests.support.rule_case import Case
 from tests.unit.rule_cases.jobs import SELECTED, job
 
 SCALING, VERSION = {"spec.enableInTreeAutoscaling": True}, "spec.autoscalerOptions.version"
+OF_RAY = "spec.rayVersion"
 COUNTS = tuple(f"{WORKER}.{key}" for key in ("minReplicas", "replicas", "maxReplicas"))
 QUEUE, ELASTIC = {"metadata.labels": {"kueue.x-k8s.io/queue-name": "a"}}, "kueue.x-k8s.io/elastic-job"
 LIMITS = f"{WORKER_CONTAINER}.resources"
+HEAD_GPU = f"{HEAD_CONTAINER}.resources.limits.[nvidia.com/gpu]"
 NO_CPU = {f"{LIMITS}.limits.cpu": GONE, f"{LIMITS}.requests.cpu": GONE}
 
 
@@ -28,14 +30,19 @@ VOLCANO: dict[str, object] = {"metadata.labels": {"volcano.sh/queue-name": "a"}}
 CASES = (
     Case("fixed-gang-min-max", counts(1, 2, 10), counts("${N}", "${N}", "${N}")),
     Case("fixed-gang-min-max", counts(GONE, 2, GONE), {**counts(1, 2, 10), **SCALING}),
+    Case("fixed-gang-min-max", counts(1, "${N}", 10), counts("${N}", "${N}", "${N}")),
+    Case("fixed-gang-min-max", counts("${N}", 2, 10), counts(2, 2, 2)),
     Case("replicas-zero", counts(0, GONE, 2), counts(2, GONE, 2)),
     Case("replicas-zero", counts(0, 0, 2), {**counts(0, 0, 2), **SCALING}),
     Case("replicas-zero", counts(0, 0, 2), counts(1, "${N}", 9)),
     Case("replicas-clamped", counts(3, 2, 9), counts(2, 2, 9)),
     Case("replicas-clamped", counts(0, 4, 2), counts(GONE, 4, GONE)),
+    Case("replicas-clamped", counts(2, 1, "${N}"), counts("${N}", "${N}", "${N}")),
+    Case("replicas-clamped", counts("${N}", 9, 2), counts(GONE, "${N}", GONE)),
     Case("autoscaler-fixed-gang", {**counts(1, 2, 4), **SCALING}, {**counts(2, 2, 2), **SCALING}),
     Case("autoscaler-fixed-gang", {**counts(GONE, 2, GONE), **SCALING}, facts={"asked": Asked(8, 1, "/fsx")}),
     Case("autoscaler-version-unset", SCALING, {**SCALING, VERSION: "v2"}),
+    Case("autoscaler-version-unset", {**SCALING, OF_RAY: "2.47.0"}, {**SCALING, OF_RAY: "2.46.0"}),
     Case(
         "autoscaler-restart-policy",
         {**SCALING, VERSION: "v2", f"{HEAD_POD}.restartPolicy": "Always"},
@@ -53,15 +60,18 @@ CASES = (
         {**SCALING, **NO_CPU},
         {**SCALING, **NO_CPU, f"{WORKER}.rayStartParams": {"num-cpus": "40", "num-gpus": "4"}},
     ),
+    Case("autoscaler-no-limits", {**SCALING, **NO_CPU}, {**SCALING, **NO_CPU, f"{WORKER}.resources": {"cpu": "4"}}),
     Case(
         "autoscaler-sa-irsa",
         {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE},
         {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE, f"{WORKER_POD}.serviceAccountName": GONE},
     ),
     Case("num-of-hosts-misuse", {f"{WORKER}.numOfHosts": 2}, {f"{WORKER}.numOfHosts": 1}),
+    Case("num-of-hosts-misuse", {f"{WORKER}.numOfHosts": 2, f"{WORKER}.replicas": "${N}"}),
     Case("gang-not-enforced", {}, QUEUE),
     Case("gang-not-enforced", {}, {f"{HEAD_POD}.schedulerName": "volcano"}),
     Case("gang-not-enforced", {}, counts(1, 1, 1)),
+    Case("gang-not-enforced", {**counts(1, 1, 1), HEAD_GPU: "4"}, {"spec.workerGroupSpecs": [], HEAD_GPU: "4"}),
     Case("scheduler-name-label", {"metadata.labels": {"ray.io/scheduler-name": "volcano"}}, VOLCANO),
     Case("kueue-autoscaling", {**QUEUE, **SCALING}, {**QUEUE, **SCALING, "metadata.annotations": {ELASTIC: "true"}}),
     job(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from tests.support.manifests import GONE, HEAD_CONTAINER
+from tests.support.manifests import GONE, HEAD_CONTAINER, WORKER_CONTAINER
 from tests.support.rule_case import Case
 
 SHUTDOWN, TTL, RULES = "spec.shutdownAfterJobFinishes", "spec.ttlSecondsAfterFinished", "spec.deletionStrategy"
 NO_QUEUE = {"metadata.labels": GONE}
 SELECTED = {"spec.rayClusterSpec": GONE, "spec.clusterSelector": {"ray.io/cluster": "shared"}}
+NO_DEADLINE = {"spec.activeDeadlineSeconds": GONE, "spec.preRunningDeadlineSeconds": GONE}
+QUEUED = {"metadata.labels": {"kueue.x-k8s.io/queue-name": "training"}}
+NO_ACCELERATORS = {f"{WORKER_CONTAINER}.resources.{side}.[nvidia.com/gpu]": GONE for side in ("limits", "requests")}
 BARE = {SHUTDOWN: GONE, TTL: GONE}
 
 
@@ -65,6 +68,7 @@ CASES = (
         {"spec.activeDeadlineSeconds": GONE, "spec.preRunningDeadlineSeconds": GONE},
         {"spec.activeDeadlineSeconds": GONE},
     ),
+    job("rayjob-no-deadline", {**NO_DEADLINE, **NO_ACCELERATORS}, {**NO_DEADLINE, **SELECTED}),
     job("deadline-not-positive", {"spec.activeDeadlineSeconds": 0}, {TTL: 0}),
     job("deadline-not-positive", {"spec.backoffLimit": -1}, {"spec.backoffLimit": 0}),
     job("backoff-full-cluster", {"spec.backoffLimit": 2}, {"spec.backoffLimit": 0}),
@@ -83,4 +87,6 @@ CASES = (
     job("managed-by-value", {"spec.rayClusterSpec.managedBy": "me"}),
     job("suspended", {**NO_QUEUE, "spec.suspend": True}, {"spec.suspend": True}),
     job("suspended", {SHUTDOWN: False, TTL: GONE, "spec.suspend": True}, {**NO_QUEUE, "spec.suspend": False}),
+    Case("suspended", {"spec.suspend": True}, {"spec.suspend": False}),
+    Case("suspended", {"spec.suspend": True}, {"spec.suspend": True, **QUEUED}),
 )

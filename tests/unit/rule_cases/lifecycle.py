@@ -16,6 +16,7 @@ def _asks(command: str) -> dict[str, object]:
 
 CASES: tuple[Case, ...] = (
     Case("head-schedules-work", {f"{HEAD}.rayStartParams.num-cpus": GONE}),
+    Case("head-schedules-work", {f"{HEAD}.resources.CPU": "4"}, {f"{HEAD}.resources.Cpu": "0"}),
     Case(
         "head-zero-cpu-no-workers",
         {"spec.workerGroupSpecs": []},
@@ -38,6 +39,11 @@ CASES: tuple[Case, ...] = (
                 "failureThreshold": 10,
             }
         },
+    ),
+    Case(
+        "probe-too-tight",
+        {f"{HEAD_CONTAINER}.livenessProbe": {"httpGet": {"path": "/", "port": "dashboard"}, **_GENTLE}},
+        {_PROBE: {"httpGet": {"path": "/", "port": 52365}, **_GENTLE}},
     ),
     Case("wait-gcs-forever", {"spec.preRunningDeadlineSeconds": GONE}, kind="RayJob"),
     Case(

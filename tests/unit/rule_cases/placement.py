@@ -62,6 +62,19 @@ CASES: tuple[Case, ...] = (
         {f"{WORKER_POD}.tolerations": [{"operator": "Exists"}]},
     ),
     Case(
+        "gpu-no-toleration",
+        {f"{WORKER_POD}.tolerations": [{"key": "spot", "operator": "Exists"}]},
+        {f"{WORKER_POD}.tolerations": [{"key": "dedicated", "value": "gpu-training"}]},
+    ),
+    Case(
+        "gpu-no-toleration", {_GPU_LIMIT: "4"}, {_GPU_LIMIT: "4", f"{HEAD_POD}.tolerations": [{"operator": "Exists"}]}
+    ),
+    Case(
+        "gpu-no-node-selector",
+        {f"{WORKER_POD}.nodeSelector": GONE, f"{WORKER}.replicas": "${N}", f"{WORKER}.minReplicas": "${N}"},
+        {f"{WORKER}.replicas": "${N}", f"{WORKER}.minReplicas": "${N}"},
+    ),
+    Case(
         "gpu-no-node-selector",
         {f"{WORKER_POD}.nodeSelector": GONE},
         {f"{WORKER_POD}.nodeSelector": {"eks.amazonaws.com/nodegroup": "gpu"}},
@@ -89,6 +102,11 @@ CASES: tuple[Case, ...] = (
         "disruption-annotation-on-cr",
         {_GUARD: "true", f"{WORKER}.template.{_GUARD}": GONE},
         {_GUARD: "true"},
+    ),
+    Case(
+        "disruption-annotation-on-cr",
+        {"metadata.annotations.[cluster-autoscaler.kubernetes.io/safe-to-evict]": "false"},
+        {"metadata.annotations.[example.com/safe-to-evict]": "false"},
     ),
     Case(
         "no-do-not-disrupt",

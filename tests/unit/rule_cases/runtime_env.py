@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.manifests import GONE, HEAD_CONTAINER, WORKER_CONTAINER
+from tests.support.manifests import GONE, HEAD_CONTAINER, WORKER, WORKER_CONTAINER
 from tests.support.rule_case import Case
 from tests.unit.rule_cases.jobs import job
 
@@ -38,6 +38,12 @@ CASES = (
     env("runtime-env-reinstalls-ray", "uv: {packages: [ray]}", "pip: ['-r requirements.txt']"),
     env("runtime-env-reinstalls-torch", "pip: [torch==2.9.0]", "pip: [torch, flash_attn==2.8.3]"),
     env("runtime-env-reinstalls-torch", "pip: {packages: [torchvision]}", "pip: [torchmetrics]", **OTHER_IMAGE),
+    env(
+        "runtime-env-reinstalls-torch",
+        "pip: [torch==2.9.0]",
+        "pip: [peft]",
+        **{f"{HEAD_CONTAINER}.image": "registry.example.com/team/ray:1"},
+    ),
     env("runtime-env-unpinned", "pip: [peft, trl==1.0]", "pip: [trl==1.0, 'a @ https://b/c.whl', git+https://d/e]"),
     env("pip-conflicts-dlc", "pip: [transformers==4.57.0]", "pip: [transformers==5.13.0, trl==1.0]"),
     env(
@@ -63,6 +69,11 @@ CASES = (
             YAML: "env_vars: {A: $B}",
             "spec.submitterPodTemplate.spec.containers.0.env": [{"name": "B", "value": "c"}],
         },
+    ),
+    job(
+        "runtime-env-var-not-expanded",
+        {YAML: "env_vars: {PYTHONPATH: '/a:$PYTHONPATH'}", f"{WORKER}.replicas": "${N}"},
+        {YAML: "env_vars: {PYTHONPATH: /a}", f"{WORKER}.replicas": "${N}"},
     ),
     env(
         "runtime-env-secret",

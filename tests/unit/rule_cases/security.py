@@ -32,6 +32,16 @@ CASES: tuple[Case, ...] = (
         _with_ingress({}),
         _with_ingress({"nginx.ingress.kubernetes.io/auth-url": "https://login.example.com"}),
     ),
+    Case(
+        "dashboard-public",
+        _with_ingress({"example.com/author": "me"}),
+        _with_ingress({"alb.ingress.kubernetes.io/inbound-cidrs": "10.0.0.0/8"}),
+    ),
+    Case(
+        "dashboard-public",
+        _with_ingress({"alb.ingress.kubernetes.io/auth-type": "none"}),
+        _with_ingress({"alb.ingress.kubernetes.io/auth-type": "oidc"}),
+    ),
     Case("ray-auth-off", {}, {"spec.authOptions": {"mode": "token"}}),
     Case(
         "ray-version-cve",
@@ -42,6 +52,16 @@ CASES: tuple[Case, ...] = (
         "secret-in-plain-env",
         {_ENV: _variable("HF_TOKEN", "hf_abcdefgh")},
         {_ENV: _variable("OPENAI_API_KEY", "EMPTY")},
+    ),
+    Case(
+        "secret-in-plain-env",
+        {_ENV: _variable("HF_TOKEN", "${HF_TOKEN}")},
+        {_ENV: _variable("HF_TOKEN", "$(TOKEN_OF_A_SECRET)")},
+    ),
+    Case(
+        "aws-keys-in-env",
+        {_ENV: _variable("AWS_ACCESS_KEY_ID", "${AWS_ACCESS_KEY_ID}")},
+        {_ENV: _variable("AWS_ACCESS_KEY_ID", "$(KEY_OF_A_SECRET)")},
     ),
     Case(
         "aws-keys-in-env",

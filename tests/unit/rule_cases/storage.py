@@ -17,6 +17,8 @@ HEAD_MOUNT, WORKER_MOUNT = f"{HEAD_CONTAINER}.volumeMounts.0", f"{WORKER_CONTAIN
 LIMITS = f"{WORKER_CONTAINER}.resources.limits"
 HF_HOME = f"{WORKER_CONTAINER}.env.0"
 OTHER = {"name": "fsx", CLAIM: {"claimName": "other"}}
+HEAD_ALONE = {"spec.workerGroupSpecs": [], f"{HEAD_CONTAINER}.resources.limits.[nvidia.com/gpu]": "4"}
+NO_DISK = {f"{HEAD_CONTAINER}.resources.{side}.ephemeral-storage": GONE for side in ("limits", "requests")}
 NO_ACCELERATORS = {f"{WORKER_CONTAINER}.resources.{side}.[nvidia.com/gpu]": GONE for side in ("limits", "requests")}
 
 
@@ -121,6 +123,16 @@ CASES = (
         {f"{HEAD_CONTAINER}.volumeMounts.2": GONE, "spec.enableInTreeAutoscaling": True},
     ),
     Case(
+        "tmp-ray-on-root",
+        {**HEAD_ALONE, f"{HEAD_CONTAINER}.volumeMounts.2": GONE},
+        {"spec.workerGroupSpecs": [], f"{HEAD_CONTAINER}.volumeMounts.2": GONE},
+    ),
+    Case(
+        "no-ephemeral-storage",
+        {**HEAD_ALONE, **NO_DISK},
+        {"spec.workerGroupSpecs": [], **NO_DISK},
+    ),
+    Case(
         "tmp-ray-unbounded",
         {f"{WORKER_POD}.volumes.2.emptyDir": {}, f"{LIMITS}.ephemeral-storage": GONE},
         {f"{WORKER_POD}.volumes.2.emptyDir": {}},
@@ -137,6 +149,11 @@ CASES = (
         "hostpath-volume",
         {f"{WORKER_POD}.volumes.3": {"name": "data", "hostPath": {"path": "/data"}}},
         {f"{WORKER_POD}.volumes.3": {"name": "nvme", "hostPath": {"path": "/mnt/k8s-disks/0"}}},
+    ),
+    Case(
+        "hostpath-volume",
+        {f"{WORKER_POD}.volumes.3": {"name": "shm", "hostPath": {"path": "/dev/shm"}}},
+        {f"{WORKER_POD}.volumes.3": {"name": "ib", "hostPath": {"path": "/dev/infiniband"}}},  # infiniband-hostpath
     ),
     Case(
         "s3-no-identity",

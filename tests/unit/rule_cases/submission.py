@@ -43,6 +43,7 @@ CASES = (
     job("entrypoint-dollar", {ENTRYPOINT: "python train.py $RUN"}, {ENTRYPOINT: "bash -c 'python train.py $RUN'"}),
     job("entrypoint-dollar", {ENTRYPOINT: 'python "it\'s $RUN"', **NODE_RANK}, {ENTRYPOINT: "python train.py \\$RUN"}),
     job("entrypoint-dollar", {ENTRYPOINT: "python train.py $(nproc)"}, {ENTRYPOINT: "python train.py $RUN", **HTTP}),
+    job("entrypoint-dollar", {ENTRYPOINT: "python a.py --host $(hostname)"}, {ENTRYPOINT: "python a.py '$(hostname)'"}),
     job("entrypoint-whole-quoted", {ENTRYPOINT: "'python train.py'"}, {ENTRYPOINT: "'python' 'train.py'"}),
     job("entrypoint-whole-quoted", {ENTRYPOINT: '"python train.py"'}, {ENTRYPOINT: '"/fsx/train.sh"'}),
     job("entrypoint-torchrun", {ENTRYPOINT: "torchrun --nnodes 2 train.py"}, {ENTRYPOINT: "python torchrun.py"}),
