@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +30,15 @@ pytest.importorskip("torch")
 from seatrial.canon import digest, sha256
 from seatrial.driver.code import package_digest
 from seatrial.driver.finish import end_leftovers
+from seatrial.errors import EXIT_ENDED_EARLY
 from seatrial.probe.processes import of_run
+from seatrial.record import verify
 from seatrial.render import render
 from tests.support.trials import quick
 
 pytestmark = pytest.mark.ray
 
+ENDLESS = "endless.json"  # a trial that only a stop ends
 SECRET = "hunter2-hunter2-hunter2"
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
 
@@ -63,6 +69,8 @@ def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
         "HUB_TOKEN": SECRET,
         "HF_HUB_OFFLINE": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONUNBUFFERED": "1",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # how long a driver waits for a Ray that is gone; 60 by default
     }
 
 
@@ -72,7 +80,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def manifests(storage: Path) -> list[dict[str, Any]]:
+def manifests(storage: Path, steps: int = 12) -> list[dict[str, Any]]:
     """The tiny trial, rendered for a plain Kubernetes."""
     sections = {
         "image": "registry.example/ray:1",
@@ -84,7 +92,7 @@ def manifests(storage: Path) -> list[dict[str, Any]]:
         "storage": {"path": f"{storage}/runs", "volume": {"claim": "runs", "mountPath": str(storage)}},
         "claims": [{"claim": claim} for claim in CLAIMS],
     }
-    return list(yaml.safe_load_all(render(quick(sections, steps=12, checkpoint={"every": 6})).stream()))
+    return list(yaml.safe_load_all(render(quick(sections, steps=steps, checkpoint={"every": 6})).stream()))
 
 
 def mounted(config: dict[str, Any], folder: Path) -> None:
@@ -96,8 +104,8 @@ def mounted(config: dict[str, Any], folder: Path) -> None:
             changed.writestr(name, rendered.read(name) + (b"# shipped\n" if name == "seatrial/__init__.py" else b""))
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
+@contextlib.contextmanager
+def head() -> Iterator[Cluster]:
     """`ray start --head` with everything of its own: ports, session, storage."""
     home = Path(tempfile.mkdtemp(prefix="seatrial-", dir="/var/tmp"))
     session = Path(tempfile.mkdtemp(prefix="sc-", dir="/tmp"))  # short: Ray's sockets lie in it
@@ -106,6 +114,8 @@ def cluster() -> Iterator[Cluster]:
         folder.mkdir()
     found = {document["kind"]: document for document in manifests(storage)}
     mounted(found["ConfigMap"], mount)
+    endless = next(document for document in manifests(storage, steps=100_000) if document["kind"] == "ConfigMap")
+    (mount / ENDLESS).write_text(endless["data"]["trial.json"])
     port = free_port()
     command = [
         "ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={session}",
@@ -139,20 +149,57 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def run(cluster: Cluster) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """The entrypoint, run as Ray's job supervisor runs it; the run directory."""
-    entrypoint = shlex.split(cluster.job["spec"]["entrypoint"].replace("/etc/seatrial", str(cluster.mount)))
-    done = subprocess.run(
-        entrypoint,
+def cluster() -> Iterator[Cluster]:
+    """The one that every test leaves as it was."""
+    with head() as started:
+        yield started
+
+
+@contextlib.contextmanager
+def entrypoint(cluster: Cluster, trial: str = "trial.json") -> Iterator[subprocess.Popen[str]]:
+    """The entrypoint at work, as Ray's job supervisor starts it."""
+    command = shlex.split(cluster.job["spec"]["entrypoint"].replace("/etc/seatrial", str(cluster.mount)))
+    command[command.index(f"{cluster.mount}/trial.json")] = f"{cluster.mount}/{trial}"
+    process = subprocess.Popen(
+        command,
         env={**cluster.environment, "RAY_ADDRESS": cluster.job["address"]},
         cwd=cluster.mount,
-        capture_output=True,
         text=True,
-        timeout=180,
-        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def run(cluster: Cluster) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """The entrypoint, run as Ray's job supervisor runs it; the run directory."""
+    with entrypoint(cluster) as process:
+        said, complained = process.communicate(timeout=180)
+    done = subprocess.CompletedProcess(process.args, process.returncode, said, complained)
     assert done.returncode == 0, done.stderr
     return done, next((cluster.storage / "runs").glob("2*"))
+
+
+def stepping(cluster: Cluster, beside: set[Path]) -> Path:
+    """The directory of the run that is new, once each of its ranks has made a step."""
+    root: Path = wait_for(lambda: set((cluster.storage / "runs").glob("2*")) - beside).pop()
+    ranks = [root / f"events/a1/rank-{rank}.jsonl" for rank in (0, 1)]
+    wait_for(lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks))
+    return root
+
+
+def wait_for(there: Callable[[], Any], seconds: float = 120) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := there()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return found
 
 
 def record(root: Path) -> dict[str, Any]:
@@ -219,3 +266,34 @@ def test_every_module_that_trains_imports_from_the_zip(cluster: Cluster) -> None
         [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout.strip() == f"{{'{cluster.mount}/seatrial'}}", done.stderr
+
+
+def test_a_driver_that_is_asked_to_stop_seals_before_ray_goes(run: Any, cluster: Cluster) -> None:
+    before = set((cluster.storage / "runs").glob("2*"))
+    with entrypoint(cluster, ENDLESS) as process:
+        root = stepping(cluster, before)
+        command = [sys.executable, "-m", "seatrial.driver.stop"]  # what the head's preStop does
+        subprocess.run(command, env=cluster.environment, cwd=cluster.mount, check=True, timeout=60)
+        assert process.wait(timeout=1) == EXIT_ENDED_EARLY
+    found = record(root)
+    assert "stopped on request" in found["ended_early"]
+    assert any(file["path"].startswith("logs/ray/") for file in found["artifacts"])  # Ray was there to be asked
+    assert cluster.process.poll() is None
+
+
+@pytest.mark.parametrize("asked", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_run_whose_ray_dies_is_sealed_all_the_same(asked: bool) -> None:
+    with head() as own, entrypoint(own, ENDLESS) as process:
+        root = stepping(own, set())
+        if asked:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+        for each in of_run(root, str(own.session)):
+            if "ray::" not in each.command and "seatrial" not in each.command:
+                os.kill(each.pid, signal.SIGKILL)
+        wait_for((root / "record.sha256").is_file)
+        found = record(root)
+        assert found["ended_early"]
+        verdicts = {v["claim"]: v["verdict"] for v in found["verdicts"]}
+        assert verdicts["execution.completed"] == "refuted"
+        assert verify(root / "record.json").problems == []

@@ -209,7 +209,7 @@ def test_a_worker_that_hangs(tmp_path: Path) -> None:
     nothing_left(command.run_dir())
 
 
-@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("asked", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_seals(asked: signal.Signals, tmp_path: Path) -> None:
     command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}))
     command.until(rank_at_step(0, 5) if asked == signal.SIGINT else lambda root: list(root.glob("events/a1/probe-*")))

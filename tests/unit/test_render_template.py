@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from seatrial.errors import InputError
 from seatrial.render import emit, render
 from seatrial.render.patch import Edit, merged, pointer
-from tests.support.kubernetes import EKS, SHARED, loaded, pod_templates, trial, validate
+from seatrial.trial import Trial
+from tests.support.kubernetes import EKS, SHARED, TEAM_TRIAL, group, loaded, pod_templates, trial, validate
 
 pytestmark = pytest.mark.unit
 
@@ -74,8 +75,12 @@ spec:
 """
 
 
+def for_team(**sections: Any) -> Trial:
+    return trial(TEAM_TRIAL, **sections)
+
+
 def rendered(text: str = TEAM, **options: Any) -> Any:
-    return render(trial(), base=text, **options)
+    return render(for_team(), base=text, **options)
 
 
 def resource(text: str) -> dict[str, Any]:
@@ -95,6 +100,8 @@ def keeps(theirs: Any, result: Any, path: str = "") -> None:
         for position, value in enumerate(theirs):
             if isinstance(value, dict) and value.get("name") == "PYTHONPATH":
                 assert result[position]["value"] == f"/etc/seatrial/seatrial.zip:{value['value']}"
+            elif path.endswith(".lifecycle.preStop.exec.command") and "headGroupSpec" in path and position == 2:
+                assert result[position] == f"python -m seatrial.driver.stop; {value}"
             else:
                 keeps(value, result[position], f"{path}[{position}]")
     elif theirs is not None and not path.endswith(".spec.entrypoint"):
@@ -128,6 +135,7 @@ def test_their_documents_are_kept_and_the_needed_is_added():
         f"{head}.metadata",
         f"{head}.spec.volumes[+seatrial]",
         f"{head}.spec.containers[0].env",
+        f"{head}.spec.containers[0].lifecycle",
         f"{head}.spec.containers[0].volumeMounts[+seatrial]",
         f"{worker}.metadata.annotations.seatrial.io/trial-digest",
         f"{worker}.spec.volumes[+seatrial]",
@@ -145,9 +153,62 @@ def test_the_entrypoint_is_replaced_and_remembered():
         "seatrial.io/trial-digest": rendered().digest,
     }
     again = resource(
-        render(trial(), base=TEAM.replace("python /fsx/train.py --lr 1e-4", ENTRYPOINT)).files["rayjob.yaml"]
+        render(for_team(), base=TEAM.replace("python /fsx/train.py --lr 1e-4", ENTRYPOINT)).files["rayjob.yaml"]
     )
     assert "seatrial.io/replaced-entrypoint" not in again["metadata"]["annotations"]
+
+
+def test_a_secret_in_their_entrypoint_is_not_spread():
+    text = TEAM.replace("python /fsx/train.py", "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz python /fsx/train.py")
+    annotations = resource(rendered(text).files["rayjob.yaml"])["metadata"]["annotations"]
+    assert annotations["seatrial.io/replaced-entrypoint"] == "HF_TOKEN=[redacted] python /fsx/train.py --lr 1e-4"
+    assert "train.py" not in rendered(text, kustomize=True).files["patch-rayjob.yaml"]
+
+
+def test_the_driver_stops_before_ray_does():
+    stop = "python -m seatrial.driver.stop"
+    hook = 'name: ray-head\n              lifecycle: {preStop: {exec: {command: [/bin/sh, -c, "ray stop"]}}}'
+    other = hook.replace('{exec: {command: [/bin/sh, -c, "ray stop"]}}', "{httpGet: {path: /, port: 80}}")
+    for text, command in ((TEAM, stop), (TEAM.replace("name: ray-head", hook), f"{stop}; ray stop")):
+        head = pod_templates(resource(rendered(text).files["rayjob.yaml"]))["head"]["spec"]["containers"][0]
+        assert head["lifecycle"]["preStop"]["exec"]["command"] == ["/bin/sh", "-c", command]
+    head = pod_templates(resource(rendered(TEAM.replace("name: ray-head", other)).files["rayjob.yaml"]))["head"]
+    assert head["spec"]["containers"][0]["lifecycle"]["preStop"] == {"httpGet": {"path": "/", "port": 80}}
+
+
+@pytest.mark.parametrize("asked", ["ml", None])
+def test_the_config_map_goes_where_the_pods_are(asked):
+    """Where the manifest names no namespace, nothing does: kubectl, ArgoCD or kustomize decide for all."""
+    for text, where in ((TEAM, "ml"), (TEAM.replace("  namespace: ml\n  labels", "  labels"), None)):
+        found = render(for_team(cluster={"namespace": asked}), base=text)
+        (config,) = loaded(found.files["configmap.yaml"])
+        assert config["metadata"].get("namespace") == resource(found.files["rayjob.yaml"])["metadata"].get("namespace")
+        assert config["metadata"].get("namespace") == where
+        assert found.namespace == (where or asked)
+
+
+def test_another_namespace_than_the_template_names():
+    with pytest.raises(InputError, match=r"cluster.namespace: saw training; expected ml, which team.yaml names"):
+        render(for_team(cluster={"namespace": "training"}), base=TEAM)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rayVersion", "2.58.0"), ("labels", {"a": "b"}), ("annotations", {"a": "b"}), ("serviceAccount", "a"),
+        ("imagePullSecrets", ["a"]), ("priorityClass", "a"), ("queue", "a"), ("deadline", "2h"), ("head", {"cpu": 2}),
+        ("workerGroups", group()["workerGroups"]),
+    ],
+)  # fmt: skip
+def test_what_the_template_says_is_not_said_again(key, value):
+    with pytest.raises(InputError, match=rf"cluster.{key}: is given beside cluster.template; .*what team.yaml says"):
+        render(for_team(cluster={key: value}), base=TEAM)
+
+
+def test_a_claim_is_not_made_beside_a_template():
+    volume = {"claim": "fsx", "mountPath": "/fsx", "create": {"size": "1200Gi", "storageClassName": "fsx"}}
+    with pytest.raises(InputError, match=r"storage.volume.create: is given beside cluster.template"):
+        render(for_team(storage={"path": "/fsx/x", "volume": volume}), base=TEAM)
 
 
 def test_variables_of_theirs_win():
@@ -159,7 +220,7 @@ def test_variables_of_theirs_win():
 
 
 def test_a_claim_of_the_trial_is_mounted_where_theirs_is_not():
-    elsewhere = trial(storage={"path": "/runs/x", "volume": {"claim": "runs", "mountPath": "/runs"}})
+    elsewhere = for_team(storage={"path": "/runs/x", "volume": {"claim": "runs", "mountPath": "/runs"}})
     for template in pod_templates(resource(render(elsewhere, base=TEAM).files["rayjob.yaml"])).values():
         assert template["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "runs"}
         assert template["spec"]["containers"][0]["volumeMounts"][-1]["mountPath"] == "/runs"
@@ -178,7 +239,7 @@ def test_published_manifests(path):
     if path is None:
         pytest.skip(f"no manifests in {SHARED / 'cases/manifests'}")
     text, found = path.read_text(), None
-    which = trial(image=None, storage={"path": "/runs/x", "volume": {"claim": "runs", "mountPath": "/runs"}})
+    which = for_team(image=None, storage={"path": "/runs/x", "volume": {"claim": "runs", "mountPath": "/runs"}})
     try:
         found = render(which, base=text)
     except InputError as error:
@@ -195,7 +256,7 @@ def test_the_manifests_that_teams_start_from_are_taken(name):
     path = next(iter(p for p in manifests() if p.name.startswith(name)), None)
     if path is None:
         pytest.skip(f"no manifests in {SHARED / 'cases/manifests'}")
-    assert render(trial(image=None), base=path.read_text()).kind == ("RayJob" if name == "11" else "RayCluster")
+    assert render(for_team(image=None), base=path.read_text()).kind == ("RayJob" if name == "11" else "RayCluster")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +285,7 @@ def test_what_leaves_no_room_is_said(old, new, said):
 
 
 def test_storage_must_be_shared():
-    which = trial(storage={"path": "/scratch/x"})
+    which = for_team(storage={"path": "/scratch/x"})
     with pytest.raises(InputError, match=r"storage.path: /scratch/x lies on no volume of headGroupSpec"):
         render(which, base=TEAM)
 
@@ -242,7 +303,7 @@ def test_a_cluster_is_asked_for_and_a_job_is_there():
 def test_the_path_of_the_template_stays_at_home(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text(TEAM)
-    which = trial(cluster={"template": {"from": str(path)}})
+    which = for_team(cluster={"template": {"from": str(path)}})
     config = loaded(render(which).files["configmap.yaml"])[0]
     assert '"template":{"from":"team.yaml"}' in config["data"]["trial.json"]
     assert str(tmp_path) not in render(which).stream()
@@ -251,7 +312,7 @@ def test_the_path_of_the_template_stays_at_home(tmp_path):
 def test_a_template_that_is_not_there(tmp_path):
     for path, said in ((tmp_path / "no.yaml", "is no file"), (tmp_path, "is no file")):
         with pytest.raises(InputError, match=said):
-            render(trial(cluster={"template": {"from": str(path)}}))
+            render(for_team(cluster={"template": {"from": str(path)}}))
 
 
 def test_a_component_gives_what_the_file_gives(tmp_path):
@@ -267,8 +328,11 @@ def test_a_component_gives_what_the_file_gives(tmp_path):
     (overlay / "kustomization.yaml").write_text("resources: [../base]\ncomponents: [../component]\n")
     done = subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert resource(done.stdout) == resource(rendered().files["rayjob.yaml"])
-    assert {d["metadata"]["name"] for d in loaded(done.stdout)} == {"settings", render(trial()).name, "finetune"}
+    file = resource(rendered().files["rayjob.yaml"])
+    file["metadata"]["annotations"].pop("seatrial.io/replaced-entrypoint")  # the base has it still
+    assert resource(done.stdout) == file
+    (config,) = loaded(rendered().files["configmap.yaml"])
+    assert {d["metadata"]["name"] for d in loaded(done.stdout)} == {"settings", config["metadata"]["name"], "finetune"}
     (base / "job.yaml").write_text(TEAM.replace("groupName: gpu", "groupName: other"))
     assert subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, check=False).returncode != 0
 
@@ -285,6 +349,8 @@ def test_a_component_is_small_and_copies_nothing():
         "name": "finetune",
     }
     operations = loaded(files["patch-rayjob.yaml"])[0]
+    older = rendered(TEAM.replace("ray.io/v1", "ray.io/v1alpha1"), kustomize=True).files["kustomization.yaml"]
+    assert loaded(older)[0]["patches"][0]["target"]["version"] == "v1alpha1"
     assert {op["op"] for op in operations} == {"add", "replace", "test"}
     assert "fsx" not in str([op["path"] for op in operations])
 

@@ -116,7 +116,10 @@ def test_a_stream_for_kubectl(run, in_tmp):
 
 def test_a_component_on_the_command_line(run, in_tmp):
     Path("team.yaml").write_text(TEAM)
-    prepared(template(NAME).replace("  namespace: training\n", "  template: {from: team.yaml}\n"))
+    lines = template(NAME).splitlines(keepends=True)
+    theirs = ("  namespace:", "  head:", "  workerGroups:")
+    text = "".join(line for line in lines if not line.startswith(theirs))
+    prepared(text.replace("  provider: eks\n", "  provider: eks\n  template: {from: team.yaml}\n"))
     code, out, _ = run("render", "trial.yaml", "--kustomize", "-o", "component")
     assert code == 0
     assert "kustomization.yaml" in names(in_tmp / "component")

@@ -14,9 +14,9 @@ import tempfile
 import traceback
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
-from seatrial.driver import code
+from seatrial.driver import code, guard
 from seatrial.driver.blame import why_it_failed
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run
 from seatrial.driver.prepare import check_shared, freeze, new_run
@@ -95,6 +95,7 @@ class Driver:
         self.trial, self.layout, self.temporary, self.address = trial, layout, temporary, address
         self._asked_to_stop = False
         self._kept: frozenset[int] = frozenset()
+        self._guard: IO[bytes] | None = None  # open as long as this process lives
 
     def run(self) -> int:
         """Carries out everything; whatever happens in between, what was seen is sealed. Returns the exit code."""
@@ -104,6 +105,8 @@ class Driver:
             redactor = Redactor(os.environ, self.trial.runtimeEnv.env_vars)
             for layer in code.layers(self.layout, _settings(self.trial), redactor):
                 self._note(layer)
+            if self.address:
+                self._guard = guard.start(self.layout, self.trial.runtimeEnv.env_vars)
             self._phases()
         finally:
             self._settle()

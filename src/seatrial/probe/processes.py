@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -28,18 +29,48 @@ def of_run(root: Path, session: str = "") -> Iterator[Process]:
     One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
     """
     marker = f"{RUN_VARIABLE}={root.resolve()}".encode()
-    for folder in PROC.iterdir() if PROC.is_dir() else ():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
+    for folder in _processes():
         try:
             command = (folder / "cmdline").read_bytes()
             if not command:
                 continue  # a zombie holds nothing and cannot be ended
             mine = marker in (folder / "environ").read_bytes().split(b"\x00")
             if mine or (session and any(_target(folder / "fd" / n).startswith(session) for n in ("1", "2"))):
-                yield Process(int(folder.name), command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120])
+                yield Process(int(folder.name), _readable(command))
         except OSError:
             continue  # gone meanwhile, or another user's
+
+
+def of_module(name: str) -> Iterator[Process]:
+    """Live processes that were started as `python -m NAME`, but for this one."""
+    for folder in _processes():
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\x00")
+        except OSError:
+            continue
+        if (b"-m", name.encode()) in itertools.pairwise(words):
+            yield Process(int(folder.name), _readable(b" ".join(words)))
+
+
+def holding(root: Path) -> Iterator[Process]:
+    """Live processes, but for this one, that have a file below `root` open."""
+    below = f"{root.resolve()}/"
+    for folder in _processes():
+        try:
+            if any(_target(link).startswith(below) for link in (folder / "fd").iterdir()):
+                yield Process(int(folder.name), _readable((folder / "cmdline").read_bytes()))
+        except OSError:
+            continue
+
+
+def _processes() -> Iterator[Path]:
+    for folder in PROC.iterdir() if PROC.is_dir() else ():
+        if folder.name.isdigit() and int(folder.name) != os.getpid():
+            yield folder
+
+
+def _readable(command: bytes) -> str:
+    return command.replace(b"\x00", b" ").decode("utf-8", "replace").strip()[:120]
 
 
 def _target(link: Path) -> str:

@@ -17,14 +17,22 @@ from seatrial.hardware import image
 from seatrial.plan import plan
 from seatrial.ship import package
 from seatrial.trial import Trial
+from seatrial.trial.cluster import Cluster
 
 MOUNT = "/etc/seatrial"
 PACKAGE = f"{MOUNT}/seatrial.zip"
 ENTRYPOINT = f"python -m seatrial.driver --trial {MOUNT}/trial.json --address auto"
+STOP_DRIVER = "python -m seatrial.driver.stop"  # before Ray stops: it seals while Ray can still be asked
 TRIAL_DIGEST = "seatrial.io/trial-digest"
 TRIAL_LABEL = "seatrial.io/trial"
 MAX_NAME = 47  # KubeRay refuses longer RayJobs
 SUFFIX = 8
+CREATE = "storage.volume.create"
+# Keys of a trial that speak of what a team's own manifest holds.
+THEIRS = (
+    *("rayVersion", "labels", "annotations", "serviceAccount", "imagePullSecrets", "priorityClass", "queue"),
+    *("deadline", "head", "workerGroups", CREATE),
+)
 SECRET_HELP = (
     "put it into a Kubernetes Secret and name that in cluster.workerGroups[].pod: "
     "{containers: [{name: ray-worker, env: [{name: NAME, valueFrom: {secretKeyRef: {name: SECRET, key: KEY}}}]}]}"
@@ -109,7 +117,7 @@ def ray_version(trial: Trial) -> str:
 def _refuse(trial: Trial, generated: bool) -> None:
     _provider(trial)
     checks: list[Callable[[], object]] = [partial(check, trial) for check in (_secrets, _shared, plan)]
-    checks += [partial(_volume, trial)] if generated else []
+    checks += [partial(_volume, trial)] if generated else [partial(_of_the_template, trial, key) for key in THEIRS]
     problems: list[InputError] = []
     for check in checks:
         try:
@@ -143,6 +151,27 @@ def _secrets(trial: Trial) -> None:
 
 def _shared(trial: Trial) -> None:
     check_shared_path(trial.storage.path)
+
+
+def _of_the_template(trial: Trial, key: str) -> None:
+    """What a team's own manifest says must not be said a second time, where it would change nothing."""
+    section, value = ("cluster", getattr(trial.cluster, key, None)) if key != CREATE else ("", _create(trial))
+    default = Cluster.model_fields[key].get_default(call_default_factory=True) if section else None
+    if value != default:
+        raise InputError(
+            "is given beside cluster.template",
+            field=f"{section}.{key}".lstrip("."),
+            expected="it in the template alone: seatrial leaves there what is the team's",
+            fix=f"take it out of the trial; what {PurePath(_template(trial)).name} says counts",
+        )
+
+
+def _create(trial: Trial) -> object:
+    return trial.storage.volume.create if trial.storage.volume else None
+
+
+def _template(trial: Trial) -> str:
+    return trial.cluster.template.from_ if trial.cluster.template else "the template"
 
 
 def _volume(trial: Trial) -> None:

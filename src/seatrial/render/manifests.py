@@ -76,7 +76,7 @@ def _generated(own: Frame, cluster_only: bool) -> Rendered:
 def _extended(own: Frame, added: Added, path: str) -> Rendered:
     header = f"{path} with what seatrial adds; its comments are not kept. README.md lists the additions."
     documents = {
-        CONFIG: [objects.config(own, added.namespace)],
+        CONFIG: [objects.config(own, {"namespace": added.namespace} if added.namespace else {})],
         f"{added.kind.lower()}.yaml": added.documents,
     }
     namespace = added.namespace or own.trial.cluster.namespace
@@ -85,7 +85,7 @@ def _extended(own: Frame, added: Added, path: str) -> Rendered:
 
 def _component(own: Frame, added: Added) -> Rendered:
     patch = f"patch-{added.kind.lower()}.yaml"
-    target = {"group": "ray.io", "version": "v1", "kind": added.kind}
+    target = {"group": "ray.io", "version": added.version, "kind": added.kind}
     if added.name and "$" not in added.name:
         target["name"] = added.name
     component = {
@@ -95,12 +95,12 @@ def _component(own: Frame, added: Added) -> Rendered:
         "patches": [{"path": patch, "target": target}],
     }
     namespace = added.namespace or own.trial.cluster.namespace
-    config = objects.config(own, added.namespace)
+    config = objects.config(own, {"namespace": added.namespace} if added.namespace else {})
     files = {
         CONFIG: emit.document(config),
         patch: emit.document(added.operations, "What a trial needs, as JSON patch operations (RFC 6902)."),
         "kustomization.yaml": emit.document(component),
-        "README.md": readme.component(own, added.kind, added.name, _kinds([config]), added.operations),
+        "README.md": readme.component(own, added.kind, added.name, _kinds([config]), added.namespace, added.operations),
     }
     return Rendered(added.name, namespace, own.digest, added.kind, files, ())
 

@@ -58,13 +58,15 @@ def claim(frame: Frame) -> dict[str, Any] | None:
     }
 
 
-def config(frame: Frame, namespace: str | None = None) -> dict[str, Any]:
-    """seatrial and the trial, mounted in every pod; `namespace` is that of a template."""
+def config(frame: Frame, space: dict[str, str] | None = None) -> dict[str, Any]:
+    """seatrial and the trial, mounted in every pod; `space` is the namespace of a template, or that it names none."""
     metadata = frame.metadata(frame.config)
+    if space is not None:
+        metadata = {key: value for key, value in metadata.items() if key != "namespace"} | space
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {**metadata, "namespace": namespace} if namespace else metadata,
+        "metadata": metadata,
         "data": {"trial.json": frame.trial_json},
         "binaryData": {"seatrial.zip": base64.b64encode(frame.package).decode()},
     }

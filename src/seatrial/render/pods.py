@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from seatrial.driver.stop import STOP_S
 from seatrial.render.emit import Key, noted
-from seatrial.render.frame import MOUNT, PACKAGE, TRIAL_DIGEST, TRIAL_LABEL, Frame
+from seatrial.render.frame import MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, Frame
 from seatrial.render.patch import merged
 from seatrial.render.sizes import Group, Pod, head_pod
 from seatrial.trial.cluster import Head, Toleration
@@ -15,7 +16,6 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 ROLE_LABEL = "seatrial.io/role"
 NETWORK_INTERFACE = "eth0"
-STOP_S = 60  # how long Ray waits after SIGTERM before it kills the driver; 3 s by default, too short to seal
 GRACE_S = 120
 TMP_RAY = "10Gi"
 _PORTS = (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))
@@ -36,7 +36,7 @@ def head(frame: Frame, image: str) -> dict[str, Any]:
             *_own_env(),
             noted(
                 "On a stop, Ray kills the driver after 3 seconds unless told otherwise. Sealing takes longer.",
-                {"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": str(STOP_S)},
+                {"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": f"{STOP_S:g}"},
             ),
         ],
     }
@@ -130,6 +130,7 @@ def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]
     if volume := frame.trial.storage.volume:
         mounts.append({"name": "storage", "mountPath": volume.mountPath})
     filled_in: dict[str, Any] = {"ports": [], "env": []} if name == "ray-head" else {"env": []}
+    stop = f"{STOP_DRIVER}; ray stop" if name == "ray-head" else "ray stop"
     return {
         "name": name,
         "image": image,
@@ -137,7 +138,7 @@ def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]
         **filled_in,
         "resources": {"requests": {**amount, "ephemeral-storage": TMP_RAY}, "limits": amount},
         "volumeMounts": mounts,
-        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", "ray stop"]}}},
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", stop]}}},
     }
 
 

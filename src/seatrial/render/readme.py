@@ -10,6 +10,8 @@ from jinja2 import BaseLoader, Environment, FunctionLoader, StrictUndefined
 from seatrial.hardware import image
 from seatrial.render.frame import ENTRYPOINT, Frame
 from seatrial.render.objects import TTL_S
+from seatrial.render.patch import pointer
+from seatrial.render.template import REPLACED
 
 Operations = list[dict[str, Any]]
 
@@ -40,9 +42,9 @@ def manifests(
     )
 
 
-def component(own: Frame, kind: str, name: str, kinds: list[str], changes: Operations) -> str:
-    """For a kustomize component."""
-    return _filled("component.md", **_shared(own, kind, name, kinds, changes), folder=name)
+def component(own: Frame, kind: str, name: str, kinds: list[str], namespace: str | None, changes: Operations) -> str:
+    """For a kustomize component; `namespace` is what the base names."""
+    return _filled("component.md", **_shared(own, kind, name, kinds, changes), namespace=namespace, folder=name)
 
 
 def _shared(own: Frame, kind: str, name: str, kinds: list[str], changes: Operations) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def _shared(own: Frame, kind: str, name: str, kinds: list[str], changes: Operati
         "kind": kind,
         "name": name,
         "kinds": sorted({f"{each}s" for each in kinds}),
+        "kept": any(pointer(("metadata", "annotations", REPLACED)) in op["path"] for op in changes),
         "additions": [(verbs[op["op"]], op["path"]) for op in changes if op["op"] in verbs],
     }
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seatrial.driver.stop import STOP_S
 from seatrial.errors import InputError, Place
+from seatrial.events import Redactor
 from seatrial.render import emit
-from seatrial.render.frame import ENTRYPOINT, MOUNT, PACKAGE, TRIAL_DIGEST, Frame
+from seatrial.render.frame import ENTRYPOINT, MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, Frame
 from seatrial.render.patch import Edit, KeyPath
-from seatrial.render.pods import STOP_S
 from seatrial.trial.cluster import below
 
 REPLACED = "seatrial.io/replaced-entrypoint"
@@ -27,6 +28,7 @@ class Added:
     """A manifest after the edit."""
 
     kind: str
+    version: str  # of the API: the base of a kustomize patch is found by it
     name: str
     namespace: str | None
     documents: list[Any]
@@ -79,7 +81,8 @@ def add_to(frame: Frame, text: str, path: str, *, as_patch: bool) -> Added:
     documents[position] = edit.result
     metadata = edit.result["metadata"]
     name, namespace = (str(metadata.get(key) or "") for key in ("name", "namespace"))
-    return Added(editor.kind, name, namespace or None, documents, edit.operations)
+    version = str(edit.result["apiVersion"]).removeprefix("ray.io/")
+    return Added(editor.kind, version, name, namespace or None, documents, edit.operations)
 
 
 def _ray_resource(documents: list[Any], path: str) -> int:
@@ -105,7 +108,11 @@ class _Editor:
         self._cluster = _CLUSTER_AT[self.kind]
 
     def resource(self) -> None:
-        """Digest, and the entrypoint of a RayJob; an entrypoint of theirs is kept in an annotation."""
+        """Digest, and the entrypoint of a RayJob; an entrypoint of theirs is kept in an annotation.
+
+        A component keeps none: its base has it still.
+        """
+        self._check_namespace()
         self._edit.put(("metadata", "annotations", TRIAL_DIGEST), self._frame.digest)
         if self.kind != "RayJob":
             return
@@ -116,9 +123,20 @@ class _Editor:
         if "PYTHONPATH" in self._runtime_env():
             raise self._no("spec.runtimeEnvYAML", "sets PYTHONPATH for every process of the job", "it in the pods' env")
         theirs = self._edit.get(("spec", "entrypoint"))
-        if theirs and theirs != ENTRYPOINT:
-            self._edit.put(("metadata", "annotations", REPLACED), str(theirs))
+        if theirs and theirs != ENTRYPOINT and not self._as_patch:
+            self._edit.put(("metadata", "annotations", REPLACED), Redactor({}).text(str(theirs)))
         self._edit.put(("spec", "entrypoint"), ENTRYPOINT)
+
+    def _check_namespace(self) -> None:
+        """The ConfigMap goes where the pods are. Where the manifest names no namespace, neither does it."""
+        asked, theirs = self._frame.trial.cluster.namespace, self._edit.get(("metadata", "namespace"))
+        if asked and theirs and asked != theirs and "$" not in theirs:
+            raise InputError(
+                f"saw {asked}",
+                field="cluster.namespace",
+                expected=f"{theirs}, which {self._path} names",
+                fix="leave cluster.namespace out: what the template says counts",
+            )
 
     def _runtime_env(self) -> dict[str, Any]:
         text = self._edit.get(("spec", "runtimeEnvYAML"), "")
@@ -146,7 +164,8 @@ class _Editor:
         self._volume(pod, {"name": VOLUME, "configMap": {"name": self._frame.config}}, MOUNT, read_only=True)
         self._prepend_python_path(pod)
         if pod.words == "headGroupSpec":
-            self._variable(pod, "RAY_JOB_STOP_WAIT_TIME_S", str(STOP_S))
+            self._variable(pod, "RAY_JOB_STOP_WAIT_TIME_S", f"{STOP_S:g}")
+            self._stop_first(pod)
         if pod.trains:
             self._variable(pod, "NCCL_DEBUG", "INFO")
         self._storage(pod)
@@ -158,6 +177,17 @@ class _Editor:
             raise InputError(
                 f"saw {asked}", field="image", expected=f"{theirs}, which {pod.words} of {self._path} runs"
             )
+
+    def _stop_first(self, pod: _Pod) -> None:
+        """Has the driver seal before Ray goes. A hook that is no shell command stays as it is."""
+        path = (*pod.container, "lifecycle", "preStop")
+        if self._edit.get(path) is None:
+            self._edit.put(path, {"exec": {"command": ["/bin/sh", "-c", STOP_DRIVER]}})
+            return
+        command = self._edit.get((*path, "exec", "command"))
+        if isinstance(command, list) and len(command) == 3 and command[1] == "-c":
+            self._edit.expect((*path, "exec", "command"))
+            self._edit.put((*path, "exec", "command"), [*command[:2], f"{STOP_DRIVER}; {command[2]}"])
 
     def _variable(self, pod: _Pod, name: str, value: str) -> None:
         if self._variable_at(pod, name) is None:

@@ -1,0 +1,90 @@
+"""Seals what a driver leaves that could not: `python -m seatrial.driver.guard RUN`.
+
+On a cluster nobody waits for the driver as the launcher does on a laptop, and Ray ends a process that has joined it
+as soon as it loses the raylet. The guard never joins Ray. It lives as long as its stdin, a pipe whose other end only
+the driver holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from seatrial.driver.finish import collect_own_log, seal_run
+from seatrial.events import Layout
+from seatrial.probe import processes
+from seatrial.probe.processes import RUN_VARIABLE
+
+GRACE_S = 10.0  # Ray Train's workers go with the driver, but not at once
+QUIET_S = 2.0  # ranks on other hosts cannot be seen from here: their files have to stand still
+LONGEST_S = 30.0
+POLL_S = 0.2
+
+
+def start(layout: Layout, secrets: Mapping[str, str]) -> IO[bytes]:
+    """Starts the guard of a run; returns the pipe that has to stay open as long as this process lives.
+
+    `secrets` are variables whose values no log may hold; they go through the pipe. Raises OSError.
+    """
+    # Without the mark of the run: what bears it is ended when the run is over.
+    environment = {name: value for name, value in os.environ.items() if name != RUN_VARIABLE}
+    command = [sys.executable, "-m", "seatrial.driver.guard", str(layout.root)]
+    guard = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
+    assert guard.stdin is not None
+    guard.stdin.write(json.dumps(dict(secrets)).encode() + b"\n")
+    guard.stdin.flush()
+    guard.wait()  # until it has made itself nobody's child
+    return guard.stdin
+
+
+def main() -> int:
+    """Waits for the driver's end; returns 0 when there is a record, or nothing that could be sealed."""
+    layout = Layout(Path(sys.argv[1]))
+    if os.fork():
+        os._exit(0)
+    os.setsid()  # Ray ends the children of a job, and its process group
+    secrets = json.loads(sys.stdin.buffer.readline() or b"{}")
+    sys.stdin.buffer.read()
+    if layout.record.is_file() or not layout.driver_events.is_file():
+        return 0
+    print(f"seatrial: the driver ended without a record; sealing what it left in {layout.root}", file=sys.stderr)
+    _settle(layout)
+    try:
+        collect_own_log(layout, secrets)
+    except OSError as error:
+        print(f"seatrial: the driver's log could not be kept: {error}", file=sys.stderr)
+    path, _ = seal_run(layout)
+    print(f"seatrial: sealed {path}")
+    return 0
+
+
+def _settle(layout: Layout) -> None:
+    """Until nothing writes to the run any more: a file must not grow while it is hashed."""
+    deadline = time.monotonic() + GRACE_S
+    while (holding := list(processes.holding(layout.root))) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    for process in holding:
+        print(f"seatrial: ended {process}", file=sys.stderr)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, signal.SIGKILL)
+    sizes, still, deadline = _sizes(layout), time.monotonic(), time.monotonic() + LONGEST_S
+    while time.monotonic() - still < QUIET_S and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+        if (now := _sizes(layout)) != sizes:
+            sizes, still = now, time.monotonic()
+
+
+def _sizes(layout: Layout) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in layout.events.rglob("*.jsonl")}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
