@@ -19,6 +19,7 @@ COMMANDS = {
     "image": "resolve an image's tag to its digest",
     "catalog": "print what is known about instances and images",
     "show": "show the verdicts of a run",
+    "transport": "read from NCCL logs which path the bytes took",
     "verify": "check that a sealed run is unchanged",
     "judge": "judge a run again, offline",
     "report": "write report.html and report.md again",

@@ -244,12 +244,19 @@ class Environment(Event):
 
 class HostSample(Event):
     """What the probe sees once a second: peak resident memory per process so far and anonymous memory of the whole run
-    now (bytes, decimal strings), and the last step in each rank's file."""
+    now (bytes, decimal strings), and the last step in each rank's file.
+
+    `counters` are the kernel's, cumulative, by `net/INTERFACE`, `efa/DEVICE` and `ib/DEVICE` (whose data counters are
+    in bytes here); what could not be read is absent. `connections` are the established TCP connections of each training
+    process, as `[local ip:port, remote ip:port]`, written when they have changed.
+    """
 
     event: Literal["host_sample"] = "host_sample"
     steps: dict[str, int]
     peaks_bytes: dict[str, str]
     resident_bytes: str
+    counters: dict[str, dict[str, str]] = {}
+    connections: dict[str, list[tuple[str, str]]] | None = None
 
 
 class Stalled(Event):

@@ -1,0 +1,74 @@
+"""`seatrial transport`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from seatrial.cli import transport_text
+from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
+from seatrial.probe.nccl import logs
+from seatrial.probe.nccl.counted import moved
+from seatrial.probe.nccl.findings import CORROBORATED, REFUTED, Finding, findings
+from seatrial.probe.nccl.graph import communicators
+from seatrial.probe.nccl.summary import summary
+
+NETWORKS = ("efa", "socket", "ib")
+
+
+@click.command("transport", short_help="read from NCCL's logs which path the bytes took")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
+@click.option("--expect", type=click.Choice(NETWORKS), help="the network that was meant between hosts")
+@click.option("--ranks", type=click.IntRange(min=1), default=None, help="how many ranks the job has")
+@click.option(
+    "--counters",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="what the hosts' kernels counted, before and after: JSON lines, or the file of a run's probe",
+)
+@click.option("--json", "as_json", is_flag=True, help="print one JSON document")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="write the paths as a page, too")
+def command(
+    paths: tuple[Path, ...],
+    expect: str | None,
+    ranks: int | None,
+    counters: tuple[Path, ...],
+    as_json: bool,
+    html: Path | None,
+) -> int:
+    """Read logs of NCCL and of aws-ofi-nccl: which path each connection took, and whether that is proved.
+
+    PATH is a file, a folder of files or - for standard input; .gz and .zst are read as they are. Logs of any launcher
+    will do, best are the processes' own: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/%h.%p.
+
+    A log alone never proves a path: `log-only`. With counters of every host that agree: `corroborated`.
+
+    With --expect, exit 0 corroborated, 1 refuted, 3 otherwise; without it, 0.
+    """
+    log = logs.read(logs.files(paths), jobs=logs.cores())
+    found = communicators(log)
+    moves = moved(counters) if counters else None
+    answers = findings(log, found, expect=expect or "", ranks=ranks or 0, counters=moves)
+    document = summary(log, found, answers)
+    if html:
+        from seatrial.cli import transport_page
+
+        transport_page.write(html, document)
+    if as_json:
+        click.echo(json.dumps(document, indent=2))
+    else:
+        for line in transport_text.lines(document, expect or "", ranks or 0):
+            click.echo(line)
+    return _exit_code(answers, expect or "")
+
+
+def _exit_code(answers: list[Finding], expect: str) -> int:
+    between = next(answer for answer in answers if answer.question == "internode")
+    if not expect:
+        return EXIT_OK
+    if between.word == REFUTED:
+        return EXIT_REFUTED
+    return EXIT_OK if between.word == CORROBORATED and between.value == expect else EXIT_NOT_ESTABLISHED

@@ -1,0 +1,83 @@
+"""What the lines of a job add up to: processes, communicators, connections. Values; no text is kept but for samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seatrial.probe.nccl.frame import Writer
+from seatrial.probe.nccl.paths import Path
+
+
+@dataclass
+class Member:
+    """One rank of a communicator, by the process that it is in."""
+
+    writer: Writer
+    pointer: str
+    rank: int
+    size: int
+    identity: str = ""  # commId, the same on all ranks; not printed before 2.16, nor for a split from 2.23 on
+    parent: str = ""  # pointer of the communicator that was split
+    color: str = ""
+    started: bool = False
+    completed: bool = False
+    nodes: int = 0  # as NCCL counts them; 0 where the version does not say
+    network: str = ""
+    generation: int = 0
+
+
+@dataclass
+class Process:
+    """What one process said."""
+
+    writer: Writer
+    members: list[Member] = field(default_factory=list)
+    # (generation, connection index, the line behind its channel) → how often; resolved by `connections`.
+    raw: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict)
+    version: str = ""
+    plugin: str = ""
+    libfabric: str = ""
+    providers: list[str] = field(default_factory=list)
+    fabrics: list[str] = field(default_factory=list)
+    protocols: list[str] = field(default_factory=list)
+    settings: dict[str, str] = field(default_factory=dict)
+    link_types: set[str] = field(default_factory=set)
+    nvls: bool = False
+    trouble: dict[str, str] = field(default_factory=dict)  # form name → the first line
+    torn: int = 0
+    repeated: int = 0
+    info: int = 0  # lines of level INFO
+    capped: bool = False
+    generation: int = 0  # of the communicator that was started last
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Rank `a` to rank `b` of a communicator, as one of the two states it; `lines` is the number of channels."""
+
+    writer: Writer
+    generation: int
+    a: int
+    b: int
+    direction: str  # send, receive, or empty where only the sender says it
+    path: Path
+    lines: int
+    comm: str = ""
+    sample: str = ""
+
+
+@dataclass
+class Log:
+    """Everything that was read."""
+
+    processes: dict[Writer, Process] = field(default_factory=dict)
+    versions: set[str] = field(default_factory=set)  # of banners without a frame: once a job before 2.22
+    libfabric: dict[str, str] = field(default_factory=dict)
+    bytes_read: int = 0
+    lines: int = 0
+    nccl_lines: int = 0
+    torn: int = 0  # pieces that no process can be named for
+    repeated: int = 0  # lines that Ray's driver log left out
+    deduplicated: bool = False
+    unfinished: int = 0
+    files: list[str] = field(default_factory=list)

@@ -1,0 +1,256 @@
+"""Logs to facts, in one pass and in bounded memory.
+
+Most lines of a big log are connection lines, and most of those repeat what the line before said for another channel. So
+a line is cut with `partition`, looked up by what stands behind its channel, and parsed only when that is new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from seatrial.probe.nccl.facts import Connection, Log, Member, Process
+from seatrial.probe.nccl.forms import recognise
+from seatrial.probe.nccl.frame import INFO, Unwrapper, Writer, kind_of, pieces, writer
+from seatrial.probe.nccl.paths import CHANNEL, path_of
+from seatrial.probe.nccl.troubles import OF_LIBFABRIC
+
+BLOCK = 1 << 20
+LONGEST_LINE = 64 << 10  # NCCL's own buffer holds 1 KiB
+MAX_HEADS = 100_000  # a timestamp in front makes every head new
+MAX_CONNECTIONS = 20_000  # distinct ones of a process
+MAX_PROCESSES = 20_000
+SAMPLE_LINES = 40
+WORDS = (b"NCCL", b"libfabric", b"FI_EFA", b"(Ray ")  # what a line has that says anything
+_RING = re.compile(rb"[ \d]+$")  # `Channel 00/24 :  0  1  2`: rank 0 lists a ring
+_BANNER = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda")
+
+
+class Reader:
+    """Adds up the lines of several files. `read` may be called for each of them, in any order."""
+
+    def __init__(self) -> None:
+        self.log = Log()
+        self._heads: dict[bytes, Process | None] = {}
+
+    def read(self, file: BinaryIO, name: str) -> None:
+        """One file or stream. Raises OSError, and what a decompressor raises for a damaged file."""
+        self.log.files.append(name)
+        whole = self._lines(file)
+        head = [line for _, line in zip(range(SAMPLE_LINES), whole, strict=False)]
+        kind = kind_of(head)
+        if kind == "plain":
+            self._plain(head)
+            self._plain(whole)
+            return
+        unwrapper = Unwrapper(kind)
+        self._plain(unwrapper.lines(head))
+        self._plain(unwrapper.lines(whole))
+        self.log.unfinished += unwrapper.unfinished
+
+    def _lines(self, file: BinaryIO) -> Iterator[bytes]:
+        """Whole lines; blocks without a word of NCCL are only counted."""
+        rest = b""
+        while block := file.read(BLOCK):
+            self.log.bytes_read += len(block)
+            text = rest + block
+            lines = text.split(b"\n")
+            rest = lines.pop()
+            self.log.lines += len(lines)
+            if len(rest) > LONGEST_LINE:  # no line of NCCL's: what comes until the next line break is dropped
+                rest = rest[-LONGEST_LINE:]
+            if any(word in text for word in WORDS):
+                yield from lines
+        if rest:
+            self.log.lines += 1
+            # A last line without its end may have been cut anywhere.
+            if INFO in rest or b"NCCL WARN" in rest:
+                self.log.nccl_lines += 1
+                self._torn(next((piece.writer for piece in pieces(rest)), None))
+
+    def _plain(self, lines: Iterable[bytes]) -> None:
+        heads, log = self._heads, self.log
+        for line in lines:
+            head, found, message = line.partition(INFO)
+            if not found:
+                if (
+                    b"NCCL" in line
+                    or b"libfabric" in line
+                    or b"NET/OFI" in line
+                    or b"FI_EFA" in line
+                    or b"(Ray " in line
+                ):
+                    self._other(line)
+                continue
+            log.nccl_lines += 1
+            try:
+                process = heads[head]
+            except KeyError:
+                process = self._head(head)
+            if process is None:
+                log.torn += 1
+                continue
+            process.info += 1
+            if message.startswith(b"Channel "):
+                channel, _, rest = message.partition(b" : ")
+                key = (process.generation, channel[channel.find(b"/") :], rest)
+                count = process.raw.get(key)
+                if count is not None:
+                    process.raw[key] = count + 1
+                else:
+                    self._connection(process, key, line)
+            else:
+                self._message(process, message, line)
+
+    def _head(self, head: bytes) -> Process | None:
+        if len(self._heads) >= MAX_HEADS:
+            self._heads.clear()
+        who = writer(head)
+        if who is None and b"NCCL " in head:  # another line's anchor lies in it: interleaved, and told apart elsewhere
+            return None
+        found = self._heads[head] = self._process(who) if who else None
+        return found
+
+    def _process(self, who: Writer) -> Process | None:
+        process = self.log.processes.get(who)
+        if process is None and len(self.log.processes) < MAX_PROCESSES:
+            process = self.log.processes[who] = Process(who)
+        return process
+
+    def _connection(self, process: Process, key: tuple[int, bytes, bytes], line: bytes) -> None:
+        """A connection line that says something new: checked to be whole before it counts."""
+        rest = key[2].rstrip(b"\r")
+        found = CHANNEL.match(rest)
+        if found and path_of(found["path"]):
+            if len(process.raw) < MAX_CONNECTIONS:
+                process.raw[key] = 1
+            else:
+                process.capped = True
+        elif not (_RING.match(rest) and b"/" in key[1]):
+            self._pieces(line)
+
+    def _message(self, process: Process, message: bytes, line: bytes) -> None:
+        if INFO in message or b" NCCL WARN " in message or b"\x1b" in message or b"[repeated " in message:
+            self._pieces(line)
+            return
+        self._understood(process, message.rstrip(b"\r"))
+
+    def _pieces(self, line: bytes) -> None:
+        """The slow way: interleaved or de-duplicated lines, colours, warnings."""
+        for piece in pieces(line):
+            process = self._process(piece.writer) if piece.writer else None
+            if piece.repeated:
+                self.log.repeated += piece.repeated
+                if process:
+                    process.repeated += piece.repeated
+            if not piece.whole or process is None:
+                self._torn(piece.writer)
+            elif piece.message.startswith(b"Channel "):
+                channel, _, rest = piece.message.partition(b" : ")
+                found = CHANNEL.match(rest)
+                if found and path_of(found["path"]):
+                    key = (process.generation, channel[channel.find(b"/") :], rest)
+                    process.raw[key] = process.raw.get(key, 0) + 1
+                elif not _RING.match(rest):
+                    self._torn(piece.writer)
+            else:
+                self._understood(process, piece.message)
+
+    def _torn(self, who: Writer | None) -> None:
+        process = self._process(who) if who else None
+        if process:
+            process.torn += 1
+        else:
+            self.log.torn += 1
+
+    def _other(self, line: bytes) -> None:
+        """A line without the frame of an INFO line."""
+        if b" NCCL WARN " in line:
+            self.log.nccl_lines += 1
+            self._pieces(line)
+        elif b"(Ray deduplicates logs by default" in line:
+            self.log.deduplicated = True
+        elif found := _BANNER.search(line):
+            self.log.versions.add(found[1].decode())
+        elif b"NCCL INFO" in line or line.startswith(b"NCCL "):
+            self.log.torn += 1
+        else:
+            for form in OF_LIBFABRIC:
+                if form.pattern.search(line):
+                    self.log.libfabric.setdefault(form.name, line.decode("utf-8", "replace").strip()[:300])
+
+    def _understood(self, process: Process, message: bytes) -> None:
+        known = recognise(message)
+        if known is None:
+            return
+        form, found = known
+        said = {name: (value or b"").decode("utf-8", "replace") for name, value in found.groupdict().items()}
+        if form.kind == "trouble":
+            process.trouble.setdefault(form.name, message.decode("utf-8", "replace")[:300])
+        elif form.name in ("init", "nodes", "end"):
+            self._member(process, form.name, said)
+        elif form.name == "network":
+            if process.members:
+                process.members[-1].network = process.members[-1].network or said["name"]
+            else:
+                process.settings.setdefault("network before any communicator", said["name"])
+        elif form.name == "env":
+            process.settings.setdefault(said["name"], said["value"])
+        elif form.name == "graph":
+            process.link_types.add(said["intra"])
+        elif form.name == "nvls":
+            process.nvls = True
+        else:
+            _version(process, form.name, said)
+
+    def _member(self, process: Process, form: str, said: dict[str, str]) -> None:
+        rank, size = int(said["rank"]), int(said["size"])
+        member = next(
+            (m for m in reversed(process.members) if (m.pointer, m.rank, m.size) == (said["comm"], rank, size)), None
+        )
+        starts = form == "init" and said["stage"] == "Init START"
+        # A pointer is used again once its communicator is gone: a second START on it is another communicator.
+        if member is None or (starts and member.started):
+            process.generation = len(process.members)
+            member = Member(process.writer, said["comm"], rank, size, generation=process.generation)
+            process.members.append(member)
+        if form == "nodes":
+            member.nodes = int(said["nodes"])
+        elif form == "init":
+            member.identity = member.identity or said["id"]
+            member.parent, member.color = member.parent or said["parent"], member.color or said["color"]
+            member.started = member.started or starts
+            member.completed = member.completed or said["stage"] == "Init COMPLETE"
+
+
+def _version(process: Process, form: str, said: dict[str, str]) -> None:
+    if form == "version":
+        process.version = process.version or said["version"]
+    elif form == "ofi-version":
+        process.plugin = process.plugin or said["version"]
+    elif form == "ofi-libfabric":
+        process.libfabric = process.libfabric or said["version"]
+    elif form == "ofi-provider":
+        process.providers.append(said["name"])
+        process.fabrics += [said["fabric"]] if said["fabric"] else []
+    elif form == "ofi-protocol":
+        process.protocols.append(said["name"])
+
+
+def connections(process: Process) -> list[Connection]:
+    """The distinct connections that a process states."""
+    found: list[Connection] = []
+    for (generation, channel, rest), lines in process.raw.items():
+        parts = CHANNEL.match(rest.rstrip(b"\r"))
+        path = path_of(parts["path"]) if parts else None
+        if parts is None or path is None:
+            continue  # was checked when it was read
+        text = f"Channel ..{channel.decode('utf-8', 'replace')} : {rest.decode('utf-8', 'replace')}"
+        found.append(
+            Connection(
+                process.writer, generation, int(parts["a"]), int(parts["b"]), (parts["dir"] or b"").decode(), path,
+                lines, (parts["comm"] or b"").decode(), text,
+            )
+        )  # fmt: skip
+    return found
