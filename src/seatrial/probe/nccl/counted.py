@@ -55,13 +55,13 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        document = _document(line, Place(str(path), number))
+        document = _document(line, Place(str(path), number, 1))
         if document.get("event") == "opened":
             host = _name(str(document.get("machine", "")))
         if isinstance(document.get("host"), str) and "event" not in document:
             host = _name(document["host"])
         if isinstance(counters := document.get("counters"), dict) and counters and host:
-            yield host, _checked(counters, Place(str(path), number))
+            yield host, _checked(counters, Place(str(path), number, 1))
 
 
 def _name(host: str) -> str:

@@ -32,8 +32,9 @@ class Process:
 
     writer: Writer
     members: list[Member] = field(default_factory=list)
-    # (generation, connection index, the line behind its channel) → how often; resolved by `connections`.
-    raw: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict)
+    # For each generation: the connection line without its channel's number → how often; resolved by `connections`.
+    raw: list[dict[bytes, int]] = field(default_factory=lambda: [{}])
+    current: dict[bytes, int] = field(default_factory=dict)
     version: str = ""
     plugin: str = ""
     libfabric: str = ""
@@ -46,9 +47,19 @@ class Process:
     trouble: dict[str, str] = field(default_factory=dict)  # form name → the first line
     torn: int = 0
     repeated: int = 0
-    info: int = 0  # lines of level INFO
+    info: bool = False  # whether it wrote at level INFO
     capped: bool = False
-    generation: int = 0  # of the communicator that was started last
+
+    def __post_init__(self) -> None:
+        self.current = self.raw[-1]
+
+    def begin(self, member: Member) -> None:
+        """A communicator more; what is connected from here on may be its."""
+        member.generation = len(self.members)
+        if member.generation:
+            self.raw.append({})
+        self.current = self.raw[-1]
+        self.members.append(member)
 
 
 @dataclass(frozen=True)

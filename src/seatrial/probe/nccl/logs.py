@@ -125,13 +125,16 @@ def _joined(first: Process, second: Process) -> Process:
     # Initialised in both files: one of them repeats the other.
     again = bool(old) and not new and all((a.started, a.completed) == (b.started, b.completed) for a, b in old)
     shift = 0 if old else len(first.members)
-    for mine, other in old:
-        mine.started, mine.completed = mine.started or other.started, mine.completed or other.completed
-        mine.nodes, mine.network = mine.nodes or other.nodes, mine.network or other.network
-    for (generation, channel, rest), lines in second.raw.items():
-        key = (generation + shift, channel, rest)
-        there = first.raw.get(key, 0)
-        first.raw[key] = max(there, lines) if again else there + lines
+    for own, other in old:
+        own.started, own.completed = own.started or other.started, own.completed or other.completed
+        own.nodes, own.network = own.nodes or other.nodes, own.network or other.network
+    for generation, counts in enumerate(second.raw, shift):
+        while len(first.raw) <= generation:
+            first.raw.append({})
+        mine = first.raw[generation]
+        for key, lines in counts.items():
+            there = mine.get(key, 0)
+            mine[key] = max(there, lines) if again else there + lines
     for member in new:
         member.generation += shift
         first.members.append(member)
@@ -146,7 +149,7 @@ def _joined(first: Process, second: Process) -> Process:
     first.trouble = {**second.trouble, **first.trouble}
     first.torn += second.torn
     first.repeated += second.repeated
-    first.info += second.info
+    first.info |= second.info
     first.capped |= second.capped
     return first
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 from seatrial.probe.nccl.facts import Connection, Log, Member, Process
 from seatrial.probe.nccl.forms import recognise
 from seatrial.probe.nccl.frame import INFO, Unwrapper, Writer, kind_of, pieces, writer
-from seatrial.probe.nccl.paths import CHANNEL, path_of
+from seatrial.probe.nccl.paths import CHANNEL, Path, path_of
 from seatrial.probe.nccl.troubles import OF_LIBFABRIC
 
 BLOCK = 1 << 20
@@ -21,9 +21,11 @@ LONGEST_LINE = 64 << 10  # NCCL's own buffer holds 1 KiB
 MAX_HEADS = 100_000  # a timestamp in front makes every head new
 MAX_CONNECTIONS = 20_000  # distinct ones of a process
 MAX_PROCESSES = 20_000
+MAX_NOISE = 20_000
 SAMPLE_LINES = 40
+SPARSE = 4  # of so many lines fewer than one says anything: they are looked for, and the others never cut apart
 WORDS = (b"NCCL", b"libfabric", b"FI_EFA", b"(Ray ")  # what a line has that says anything
-_RING = re.compile(rb"[ \d]+$")  # `Channel 00/24 :  0  1  2`: rank 0 lists a ring
+_RING = re.compile(rb"/\d+ : [ \d]+$")  # `Channel 00/24 :  0  1  2`: rank 0 lists a ring
 _BANNER = re.compile(rb"NCCL version (\d+\.\d+\.\d+)\+cuda")
 
 
@@ -33,35 +35,40 @@ class Reader:
     def __init__(self) -> None:
         self.log = Log()
         self._heads: dict[bytes, Process | None] = {}
+        self._noise: set[bytes] = set()  # messages that are whole and say nothing that is kept
 
     def read(self, file: BinaryIO, name: str) -> None:
         """One file or stream. Raises OSError, and what a decompressor raises for a damaged file."""
         self.log.files.append(name)
-        whole = self._lines(file)
-        head = [line for _, line in zip(range(SAMPLE_LINES), whole, strict=False)]
-        kind = kind_of(head)
-        if kind == "plain":
-            self._plain(head)
-            self._plain(whole)
-            return
-        unwrapper = Unwrapper(kind)
-        self._plain(unwrapper.lines(head))
-        self._plain(unwrapper.lines(whole))
-        self.log.unfinished += unwrapper.unfinished
+        unwrapper: Unwrapper | None = None
+        first = True
+        for lines in self._blocks(file):
+            if first:
+                first, kind = False, kind_of(lines[:SAMPLE_LINES])
+                unwrapper = Unwrapper(kind) if kind != "plain" else None
+            self._plain(unwrapper.lines(lines) if unwrapper else lines)
+        if unwrapper:
+            self.log.unfinished += unwrapper.unfinished
 
-    def _lines(self, file: BinaryIO) -> Iterator[bytes]:
-        """Whole lines; blocks without a word of NCCL are only counted."""
-        rest = b""
+    def _blocks(self, file: BinaryIO) -> Iterator[list[bytes]]:
+        """Whole lines, many at once; where hardly any line is NCCL's, those alone."""
+        rest, first = b"", True
         while block := file.read(BLOCK):
             self.log.bytes_read += len(block)
-            text = rest + block
-            lines = text.split(b"\n")
-            rest = lines.pop()
-            self.log.lines += len(lines)
-            if len(rest) > LONGEST_LINE:  # no line of NCCL's: what comes until the next line break is dropped
-                rest = rest[-LONGEST_LINE:]
-            if any(word in text for word in WORDS):
-                yield from lines
+            end = block.rfind(b"\n") + 1
+            if not end:
+                rest += block
+                if len(rest) > LONGEST_LINE:  # no line of NCCL's: what comes until the next line break is dropped
+                    rest = rest[-LONGEST_LINE:]
+                continue
+            text, rest = rest + block[: end - 1], block[end:]
+            count = text.count(b"\n") + 1
+            self.log.lines += count
+            if first or SPARSE * text.count(b"NCCL") > count:
+                first = False
+                yield text.split(b"\n")
+            elif lines := _speaking(text):
+                yield lines
         if rest:
             self.log.lines += 1
             # A last line without its end may have been cut anywhere.
@@ -70,20 +77,15 @@ class Reader:
                 self._torn(next((piece.writer for piece in pieces(rest)), None))
 
     def _plain(self, lines: Iterable[bytes]) -> None:
-        heads, log = self._heads, self.log
+        heads, noise, log, count = self._heads, self._noise, self.log, 0
         for line in lines:
             head, found, message = line.partition(INFO)
             if not found:
-                if (
-                    b"NCCL" in line
-                    or b"libfabric" in line
-                    or b"NET/OFI" in line
-                    or b"FI_EFA" in line
-                    or b"(Ray " in line
-                ):
+                # Written out: this is what every line of another program costs.
+                if b"NCCL" in line or b"libfabric" in line or b"FI_EFA" in line or b"(Ray " in line:
                     self._other(line)
                 continue
-            log.nccl_lines += 1
+            count += 1
             try:
                 process = heads[head]
             except KeyError:
@@ -91,17 +93,18 @@ class Reader:
             if process is None:
                 log.torn += 1
                 continue
-            process.info += 1
             if message.startswith(b"Channel "):
-                channel, _, rest = message.partition(b" : ")
-                key = (process.generation, channel[channel.find(b"/") :], rest)
-                count = process.raw.get(key)
-                if count is not None:
-                    process.raw[key] = count + 1
+                # `/0 : 1[1] -> 2[2] via …` from 2.14 on, ` : 1[1010] -> …` before: the same for every channel.
+                at = message.find(b"/", 8, 13)
+                key = message[at:] if at > 0 else message[message.find(b" :") :]
+                current = process.current
+                if key in current:
+                    current[key] += 1
                 else:
                     self._connection(process, key, line)
-            else:
+            elif message not in noise:
                 self._message(process, message, line)
+        log.nccl_lines += count
 
     def _head(self, head: bytes) -> Process | None:
         if len(self._heads) >= MAX_HEADS:
@@ -110,6 +113,8 @@ class Reader:
         if who is None and b"NCCL " in head:  # another line's anchor lies in it: interleaved, and told apart elsewhere
             return None
         found = self._heads[head] = self._process(who) if who else None
+        if found:
+            found.info = True
         return found
 
     def _process(self, who: Writer) -> Process | None:
@@ -118,17 +123,18 @@ class Reader:
             process = self.log.processes[who] = Process(who)
         return process
 
-    def _connection(self, process: Process, key: tuple[int, bytes, bytes], line: bytes) -> None:
+    def _connection(self, process: Process, key: bytes, line: bytes) -> None:
         """A connection line that says something new: checked to be whole before it counts."""
-        rest = key[2].rstrip(b"\r")
-        found = CHANNEL.match(rest)
-        if found and path_of(found["path"]):
-            if len(process.raw) < MAX_CONNECTIONS:
-                process.raw[key] = 1
-            else:
-                process.capped = True
-        elif not (_RING.match(rest) and b"/" in key[1]):
+        if parts_of(key):
+            self._count(process, key)
+        elif not _RING.match(key):
             self._pieces(line)
+
+    def _count(self, process: Process, key: bytes) -> None:
+        if key in process.current or len(process.current) < MAX_CONNECTIONS:
+            process.current[key] = process.current.get(key, 0) + 1
+        else:
+            process.capped = True
 
     def _message(self, process: Process, message: bytes, line: bytes) -> None:
         if INFO in message or b" NCCL WARN " in message or b"\x1b" in message or b"[repeated " in message:
@@ -144,15 +150,16 @@ class Reader:
                 self.log.repeated += piece.repeated
                 if process:
                     process.repeated += piece.repeated
+            if process and piece.level == "INFO":
+                process.info = True
             if not piece.whole or process is None:
                 self._torn(piece.writer)
             elif piece.message.startswith(b"Channel "):
                 channel, _, rest = piece.message.partition(b" : ")
-                found = CHANNEL.match(rest)
-                if found and path_of(found["path"]):
-                    key = (process.generation, channel[channel.find(b"/") :], rest)
-                    process.raw[key] = process.raw.get(key, 0) + 1
-                elif not _RING.match(rest):
+                key = (channel[channel.find(b"/") :] if b"/" in channel else b"") + b" : " + rest
+                if parts_of(key):
+                    self._count(process, key)
+                elif not _RING.match(key):
                     self._torn(piece.writer)
             else:
                 self._understood(process, piece.message)
@@ -182,7 +189,9 @@ class Reader:
 
     def _understood(self, process: Process, message: bytes) -> None:
         known = recognise(message)
-        if known is None:
+        if known is None or known[0].kind == "noise":
+            if len(self._noise) < MAX_NOISE:
+                self._noise.add(message)
             return
         form, found = known
         said = {name: (value or b"").decode("utf-8", "replace") for name, value in found.groupdict().items()}
@@ -212,9 +221,8 @@ class Reader:
         starts = form == "init" and said["stage"] == "Init START"
         # A pointer is used again once its communicator is gone: a second START on it is another communicator.
         if member is None or (starts and member.started):
-            process.generation = len(process.members)
-            member = Member(process.writer, said["comm"], rank, size, generation=process.generation)
-            process.members.append(member)
+            member = Member(process.writer, said["comm"], rank, size)
+            process.begin(member)
         if form == "nodes":
             member.nodes = int(said["nodes"])
         elif form == "init":
@@ -238,15 +246,36 @@ def _version(process: Process, form: str, said: dict[str, str]) -> None:
         process.protocols.append(said["name"])
 
 
+def _speaking(text: bytes) -> list[bytes]:
+    """The lines of a block that have one of `WORDS`, in order."""
+    found: dict[int, bytes] = {}
+    for word in WORDS:
+        at = text.find(word)
+        while at >= 0:
+            start = text.rfind(b"\n", 0, at) + 1
+            end = text.find(b"\n", at)
+            end = len(text) if end < 0 else end
+            found[start] = text[start:end]
+            at = text.find(word, end)
+    return [found[start] for start in sorted(found)]
+
+
+def parts_of(key: bytes) -> tuple[re.Match[bytes], Path] | None:
+    """The parts of a connection line without its channel's number; None for what is not a whole one."""
+    found = CHANNEL.match(key[key.find(b" : ") + 3 :].rstrip(b"\r"))
+    path = path_of(found["path"]) if found else None
+    return (found, path) if found and path else None
+
+
 def connections(process: Process) -> list[Connection]:
     """The distinct connections that a process states."""
     found: list[Connection] = []
-    for (generation, channel, rest), lines in process.raw.items():
-        parts = CHANNEL.match(rest.rstrip(b"\r"))
-        path = path_of(parts["path"]) if parts else None
-        if parts is None or path is None:
+    for generation, key, lines in ((g, key, n) for g, each in enumerate(process.raw) for key, n in each.items()):
+        whole = parts_of(key)
+        if whole is None:
             continue  # was checked when it was read
-        text = f"Channel ..{channel.decode('utf-8', 'replace')} : {rest.decode('utf-8', 'replace')}"
+        parts, path = whole
+        text = f"Channel ..{key.decode('utf-8', 'replace')}"
         found.append(
             Connection(
                 process.writer, generation, int(parts["a"]), int(parts["b"]), (parts["dir"] or b"").decode(), path,

@@ -1,0 +1,154 @@
+"""`seatrial transport` as a user calls it."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.main import main
+from tests.support.nccl import Job
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def run(capsys, in_tmp):
+    """Calls the command line; returns exit code, stdout, stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as end:
+            main(list(arguments))
+        out, err = capsys.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return call
+
+
+@pytest.fixture
+def job(in_tmp):
+    def write(made: Job, folder: str = "logs") -> str:
+        Path(folder).mkdir()
+        for name, text in made.files().items():
+            (Path(folder) / name).write_text(text)
+        return folder
+
+    return write
+
+
+def snapshots(efa: int, net: int, hosts: tuple[str, ...] = ("node-0.internal", "node-1")) -> str:
+    lines = []
+    for moved in (0, 1):
+        for host in hosts:
+            counters = {
+                "efa/rdmap0s6": {"tx_bytes": str(100 + moved * efa), "rx_bytes": str(moved * efa)},
+                "net/eth0": {"tx_bytes": str(moved * net), "rx_bytes": str(moved * net)},
+                "net/lo": {"tx_bytes": str(moved << 40), "rx_bytes": str(moved << 40)},
+            }
+            lines.append(json.dumps({"host": host, "counters": counters}))
+    return "\n".join(lines) + "\n"
+
+
+def test_a_fallback_is_refuted_with_the_lines_that_say_so(run, job):
+    made = Job(net="Socket", gdr=False, extra={0: ("NET/OFI aws-ofi-nccl initialization failed",)})
+    code, out, _ = run("transport", job(made), "--expect", "efa")
+    assert code == 1
+    assert out.startswith("between hosts: refuted: efa was expected, inter-node edges use NET/Socket\n")
+    assert "[receive] via NET/Socket/0" in out
+    assert "NCCL goes to its Socket network" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 120
+
+
+@pytest.mark.parametrize(
+    ("efa", "net", "code", "word"),
+    [(1 << 30, 1000, 0, "corroborated"), (0, 1 << 30, 3, "witnesses-disagree"), (None, None, 3, "log-only")],
+)
+def test_exit_codes(efa, net, code, word, run, job):
+    options = []
+    if efa is not None:
+        Path("counters.jsonl").write_text(snapshots(efa, net))
+        options = ["--counters", "counters.jsonl"]
+    folder = job(Job())
+    found, out, _ = run("transport", folder, "--expect", "efa", *options)
+    assert (found, f"between hosts: efa, {word}" in out) == (code, True)
+    assert run("transport", folder, *options)[0] == 0
+
+
+def test_what_was_seen_and_what_was_not(run, job):
+    folder = job(Job())
+    assert "only these were seen" in run("transport", folder)[1]
+    assert "only these were seen" not in run("transport", folder, "--ranks", "4")[1]
+    code, out, _ = run("transport", folder, "--ranks", "8", "--expect", "efa")
+    assert (code, "4 ranks, --ranks says 8" in out) == (3, True)
+
+
+def test_json_is_one_document(run, job):
+    code, out, _ = run("transport", job(Job()), "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["schema"] == "seatrial.transport/1"
+    assert [f["question"] for f in document["findings"]] == ["internode", "gpudirect", "intranode"]
+    assert document["versions"]["nccl"] == {"2.27.5": []}
+    assert {"from": "node-0", "to": "node-1", "paths": {"NET/Libfabric/GDRDMA": 2}} in document["paths"]
+
+
+def test_versions_that_differ_are_named(run, in_tmp):
+    Path("a.log").write_text("\n".join(Job().lines(0)) + "\n")
+    Path("b.log").write_text("\n".join(Job("2.26.2").lines(3)) + "\n")
+    assert "nccl differs: 2.26.2 on node-1:80; 2.27.5 on node-0:79" in run("transport", "a.log", "b.log")[1]
+
+
+def test_standard_input(run, monkeypatch):
+    class Given:
+        buffer = io.BytesIO(Job().text().encode())
+
+    monkeypatch.setattr(sys, "stdin", Given)
+    assert run("transport", "-", "--expect", "efa")[1].startswith("between hosts: efa, log-only")
+
+
+def test_many_hosts_are_summed_up(run, job):
+    out = run("transport", job(Job(nodes=20, local=1)))[1]
+    assert "NET/Libfabric/GDRDMA: 20 pairs between hosts" in out
+
+
+def test_a_page(run, job):
+    made = Job(net="Socket", gdr=False, host="<b>node-{}")
+    assert run("transport", job(made), "--html", "paths.html", "--expect", "efa")[0] == 1
+    page = Path("paths.html").read_text()
+    assert "&lt;b&gt;node-0" in page
+    assert "NET/Socket" in page
+    assert "<b>node" not in page
+    assert "http" not in page.replace('lang="en"', "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("no.log",), "no.log: does not exist; expected a log file"),
+        (("empty",), "empty: holds no file"),
+        (("cut.gz",), "cut.gz: cannot be read"),
+        (("cut.zst",), "cut.zst: cannot be read"),
+        (("ok.log", "--counters", "no.jsonl"), "no.jsonl: --counters: cannot be read"),
+        (("ok.log", "--counters", "ok.log"), "ok.log:1:1: --counters: is no JSON object"),
+        (("ok.log", "--counters", "one.jsonl"), "--counters: one snapshot of a"),
+        (("ok.log", "--counters", "text.jsonl"), "text.jsonl:1:1: --counters: efa/x holds what is no count"),
+        (("ok.log", "--html", "empty"), "empty: --html: cannot be written"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, said, run, in_tmp):
+    import gzip
+
+    Path("empty").mkdir()
+    Path("ok.log").write_text(Job().text())
+    Path("cut.gz").write_bytes(gzip.compress(Job().text().encode())[:-20])
+    Path("cut.zst").write_bytes(b"\x28\xb5\x2f\xfdnot zstd")
+    Path("one.jsonl").write_text('{"host": "a", "counters": {"efa/x": {"tx_bytes": "1"}}}\n')
+    Path("text.jsonl").write_text('{"host": "a", "counters": {"efa/x": {"tx_bytes": "many"}}}\n')
+    code, out, err = run("transport", *arguments)
+    assert code == 2
+    assert said in err
+    assert len(err.strip().splitlines()) == 1
+    assert "Traceback" not in out + err
