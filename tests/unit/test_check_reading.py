@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.check import inputs
 from seatrial.check.reading import MAX_DOCUMENT_BYTES, MAX_NODES, Document, documents, placeholder
 from seatrial.check.values import Value, quantity, whole
 from seatrial.errors import InputError
@@ -155,3 +158,8 @@ def test_placeholders(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "a$", "1<2", "a_b", "x@sha256:ab", "MERGE", "a > b", "USER", "__init__"])
 def test_what_is_no_placeholder(text: str) -> None:
     assert not placeholder(text)
+
+
+def test_a_trial_on_standard_input_is_asked_for_by_name() -> None:
+    with pytest.raises(InputError, match="<stdin>: a trial; expected a file that is named"):
+        inputs.trial(Path(inputs.STDIN))

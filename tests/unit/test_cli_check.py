@@ -21,6 +21,7 @@ from tests.support.manifests import GONE, HEAD, WORKER, changed
 pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
+EKS = template("eks-g6-qwen2.5-1.5b")
 BROKEN = {f"{WORKER}.rayStartParams.num-gpus": "8", "spec.rayVersion": GONE}
 
 
@@ -85,18 +86,8 @@ def test_standard_input_and_several_documents() -> None:
     )
     [error] = [finding for finding in document["findings"] if finding["severity"] == "error"]
     assert error["path"] == "<stdin>"
-    assert error.keys() >= {
-        "path",
-        "line",
-        "column",
-        "rule",
-        "severity",
-        "message",
-        "seen",
-        "expected",
-        "fix",
-        "source",
-    }
+    keys = "path line column rule severity message seen expected fix source"
+    assert error.keys() >= set(keys.split())
     assert error["line"] > changed({}).count("\n")
 
 
@@ -106,13 +97,105 @@ def test_trials_are_checked_as_what_they_render_to(tmp_path: Path) -> None:
     (tmp_path / "many.yaml").write_text(template("eks-g6-qwen2.5-1.5b").replace("replicas: 2}", "replicas: 1}"))
     done = seatrial("eks.yaml", cwd=tmp_path)
     assert done.returncode == 0
-    assert done.stdout.startswith("1 resource checked: 0 errors, 0 warnings")
+    assert "\n1 resource checked: 0 errors, 0 warnings" in done.stdout
     done = seatrial("local.yaml", cwd=tmp_path)
     assert done.returncode == 0
     assert "local.yaml: a valid trial; it runs without Kubernetes" in done.stdout
     done = seatrial("many.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("seatrial: many.yaml:")
+
+
+def checked(folder: Path, *changes: tuple[str, str], options: tuple[str, ...] = ()) -> Done:
+    """The check of the trial for EKS with some of its text replaced."""
+    text = EKS
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    (folder / "t.yaml").write_text(text)
+    return seatrial("t.yaml", *options, cwd=folder)
+
+
+def test_what_a_trial_adds_to_the_image_is_judged_as_in_a_manifest(tmp_path: Path) -> None:
+    done = checked(tmp_path, ("pip: []", 'pip: ["torch==2.1", "ray==2.40.0"]'))
+    assert done.returncode == 1
+    assert (
+        "t.yaml:17:13: error runtime-env-reinstalls-ray: runtimeEnv: ray==2.40.0, the cluster has 2.58.0" in done.stdout
+    )
+    assert "t.yaml:17:13: warning runtime-env-reinstalls-torch: runtimeEnv: installs torch==2.1 over" in done.stdout
+    done = checked(tmp_path, ("  provider: eks", "  provider: eks\n  rayVersion: 2.40.0"))
+    assert "error ray-version-mismatch" in done.stdout
+    done = checked(tmp_path, ("  provider: eks", "  provider: eks\n  queue: gpus"), options=("--min-severity", "info"))
+    assert "gang-not-enforced" not in done.stdout
+    quiet = ("runtimeEnv: {pip: [], env_vars: {}}", "runtimeEnv: {pip: [einops==0.8.1], env_vars: {A: $HOME/a}}")
+    assert "runtimeEnv" not in checked(tmp_path, quiet).stdout  # no shell reads it, unlike a manifest's
+
+
+HF_TOKEN = "hf_abcdefghijklmnopqrstuvwxyz0123"
+GROUP = "{instanceType: g6.12xlarge, replicas: 2"
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (("env_vars: {}", f"env_vars: {{HF_TOKEN: {HF_TOKEN}}}"), "t.yaml:17:44: runtimeEnv.env_vars.HF_TOKEN"),
+        (("  provider", f"  annotations: {{note: {HF_TOKEN}}}\n  provider"), "t.yaml:11:23: cluster.annotations.note"),
+        (("  provider", "  annotations: {a.org/db-password: hunter2hunter2}\n  provider"), 't.yaml:11:36: cluster.annotations."a.org/db-password"'),
+        ((GROUP, f"{GROUP}, pod: {{containers: [{{name: ray-worker, env: [{{name: HF_TOKEN, value: {HF_TOKEN}}}]}}]}}"), "t.yaml:15:127: cluster.workerGroups.0.pod.containers.0.env.0.value"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_named_by_its_key_and_not_shown(tmp_path: Path, change: tuple[str, str], field: str) -> None:
+    done = checked(tmp_path, change)
+    assert done.returncode == 2
+    assert f"seatrial: {field}: looks like a secret; expected no secret in manifests; take it out" in done.stderr
+    assert HF_TOKEN not in done.stderr + done.stdout
+
+
+def test_the_advice_about_a_secret_leads_to_a_clean_check(tmp_path: Path) -> None:
+    said = checked(tmp_path, ("env_vars: {}", f"env_vars: {{HF_TOKEN: {HF_TOKEN}}}")).stderr
+    pod = said.partition("cluster.workerGroups[].pod: ")[2].strip().replace("SECRET", "hub").replace("KEY", "token")
+    done = checked(tmp_path, (GROUP, f"{GROUP}, pod: {pod}"), options=("--fail-on", "warning"))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("  provider", '  kubernetesVersion: "1.99.2"\n  provider'), "t.yaml:11:22: cluster.kubernetesVersion: saw 1.99.2; expected a release from 1."),
+        (("mountPath: /fsx}", "mountPath: /fsx, create: {size: 1Ti}}"), "t.yaml:20:49: storage.volume.create.storageClassName: missing; expected a class that serves ReadWriteMany"),
+    ],
+)  # fmt: skip
+def test_a_cluster_that_cannot_be_is_an_input_error(tmp_path: Path, change: tuple[str, str], words: str) -> None:
+    done = checked(tmp_path, change)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"seatrial: {words}")
+
+
+def test_a_default_class_is_allowed_outside_eks(tmp_path: Path) -> None:
+    create = ("mountPath: /fsx}", "mountPath: /fsx, create: {size: 1Ti}}")
+    plain = (GROUP, "{replicas: 2, gpus: 4, cpu: 40, memory: 160Gi")
+    assert checked(tmp_path, create, plain, ("provider: eks", "provider: kubernetes")).returncode == 0
+    assert checked(tmp_path, ("mountPath: /fsx}", "mountPath: /fsx, create: {size: 1Ti, storageClassName: e}}")).returncode == 0  # fmt: skip
+
+
+def test_a_trial_s_own_versions_count_unless_others_are_given(tmp_path: Path) -> None:
+    group = (GROUP, f"{GROUP}, pod: {{containers: [{{name: ray-worker, restartPolicyRules: []}}]}}")  # came with 1.34
+    older = ("  provider", '  kubernetesVersion: "1.30"\n  provider')
+    unknown = "no such field: restartPolicyRules"
+    assert unknown in checked(tmp_path, group, older).stdout
+    assert unknown not in checked(tmp_path, group).stdout
+    assert unknown not in checked(tmp_path, group, older, options=("--kubernetes", "1.34")).stdout
+    assert "wait-gcs-forever" not in checked(tmp_path, options=("--kuberay", "1.5", "--min-severity", "info")).stdout
+
+
+def test_what_to_know_about_a_trial_s_cluster(tmp_path: Path) -> None:
+    late = "note: t.yaml:36:31: 500 steps within their limit may take 42 h, and the job is ended after 24 h"
+    assert late in checked(tmp_path).stdout
+    for change in (("step: 5m", "step: 2m"), ("  provider", "  deadline: 12h\n  provider")):
+        assert "note: " not in checked(tmp_path, change).stdout
+    strange = "KubeRay 1.9 is not known here, 1.4 to 1.7 are"
+    assert f"note: t.yaml:12:19: {strange}" in checked(tmp_path, ('"1.6"', '"1.9"')).stdout
+    assert f"note: {strange}" in checked(tmp_path, options=("--kuberay", "1.9")).stdout
 
 
 def test_a_trial_must_fit_a_given_cluster(folder: Path) -> None:
@@ -146,6 +229,9 @@ def test_select_ignore_and_severity(folder: Path) -> None:
     assert rules("--min-severity", "info") > rules()
     assert seatrial("sub/bad.yml", "--select", "ray-version", cwd=folder).returncode == 0
     assert seatrial("sub/bad.yml", "--select", "ray-version", "--fail-on", "warning", cwd=folder).returncode == 1
+    hidden = ("--select", "ray-version", "--fail-on", "warning", "--min-severity", "error")
+    assert seatrial("sub/bad.yml", *hidden, cwd=folder).returncode == 0
+    assert seatrial("good.yaml", "--kubernetes", "v1.34.2", cwd=folder).returncode == 0
 
 
 def test_set_aside_in_the_file(tmp_path: Path) -> None:
@@ -216,7 +302,14 @@ def test_other_documents_are_still_checked(tmp_path: Path) -> None:
         ((), "no path given"),
         ((".", "--select", "nope"), "--select: saw nope"),
         ((".", "--kuberay", "new"), "--kuberay: saw new"),
-        ((".", "--kubernetes", "1.2"), "--kubernetes: saw 1.2"),
+        ((".", "--kubernetes", "1.2"), "--kubernetes: saw 1.2; expected a release from 1."),
+        ((".", "--effective", "--kuberay", "new"), "--kuberay: saw new; expected a version"),
+        ((".", "--effective", "--format", "sarif"), "--format: saw sarif with --effective; expected one of text, json"),
+        ((".", "--reference", "x", "--format", "junit"), "--format: saw junit with --reference; expected one of"),
+        (("--rules", "--format", "json"), "--format: saw json with --rules; expected one of text, markdown"),
+        (("--explain", "x", "--format", "json"), "--format: saw json with --explain; expected text"),
+        ((".", "--format", "markdown"), "--format: saw markdown; expected one of text, json, sarif"),
+        ((".", "--effective", "--reference", "x"), "saw --effective and --reference; expected one of them"),
         ((".",), "holds no manifest"),
         (("--explain", "num-gpu-mismatch"), "did you mean num-gpus-mismatch?"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from seatrial.cli.main import main
 from seatrial.errors import InputError
 from seatrial.image.reference import Reference, is_digest, parse, pinned
 
@@ -70,6 +71,10 @@ def test_what_a_text_names(text: str, expected: Reference) -> None:
         ("-x.io/a", 'saw registry "-x.io"'),
         ("[:::]:5000/a", 'saw registry "[:::]:5000"'),
         ("user:word@x.io/a", "saw digest"),
+        ("sha256:abc", 'saw digest "sha256:abc"'),
+        (D.upper().replace("SHA", "sha"), "expected sha256: and 64 hexadecimal digits in lower case"),
+        ("sha512:" + "0" * 128, "saw digest"),
+        (D, f'saw a digest without a name in "{D}"'),
         ("0" * 64, "saw an image id"),
         ("a/" * 127 + "ab", "saw a name of 256 characters"),
     ],
@@ -143,3 +148,36 @@ def test_without_oras_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "seatrial: oras is not installed; pip install 'seatrial[registry]'\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("same", f"x.invalid/a@{D}", f"y.invalid/b:v1@{D}"), ("same", D, f"x.invalid/a@{D}")]
+)
+def test_one_digest_is_one_image_without_a_registry(
+    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["image", *command, "--platform", "linux/amd64"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"same: both are {D}, as they are written\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("same", D, "sha256:abc"), 'saw digest "sha256:abc"'),
+        (("same", "x.invalid/a", f"y.invalid/b@{D}0"), "saw digest"),
+        (("same", D, D, "--platform", "linux"), '--platform: saw "linux"; expected OS/ARCH'),
+        (("resolve", "x.invalid/a", "--platform", "linux/amd64 "), '--platform: saw "linux/amd64 "'),
+        (("resolve", "x.invalid/a", "--platform", "Linux/AMD64"), "--platform: saw"),
+    ],
+)
+def test_mistakes_are_said_before_a_registry_is_asked(
+    command: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["image", *command])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said.splitlines()) == 1

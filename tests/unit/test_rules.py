@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
+from time import monotonic
 from typing import Any
 
 import pytest
 
 from seatrial.check.rule import RULES, Asked, Facts
 from seatrial.check.rules import MODULES, load
+from seatrial.check.rules.start import table
 from seatrial.check.runner import Outcome, Selection, check_bytes
 from seatrial.check.server.rules import SERVER_RULES
 from seatrial.check.structure import Schema
-from tests.support.manifests import changed, resource
+from tests.support.manifests import GONE, WORKER_CONTAINER, changed, resource
 from tests.support.rule_case import Case
 
 pytestmark = pytest.mark.unit
@@ -61,6 +63,39 @@ def test_holds(case: Case) -> None:
     outcome = check(case.right_text(), case.rule, **(case.facts if case.right_facts is None else case.right_facts))
     assert case.rule not in {f.rule for f in outcome.findings}, [f for f in outcome.findings if f.rule == case.rule]
     assert case.rule not in {u.rule for u in outcome.cannot_tell}, "a rule that cannot tell has not passed"
+
+
+def test_no_rule_says_a_secret() -> None:
+    for rule in ("secret-in-entrypoint", "secret-in-annotation", "secret-in-plain-env"):
+        for case in (case for case in CASES if case.rule == rule):
+            for finding in check(case.broken_text(), rule).findings:
+                shown = f"{finding.message} {finding.fix}"
+                assert not any(part in shown for part in ("a1B2", "a1a1", "abcdef", "correct-horse")), shown
+
+
+@pytest.mark.parametrize("text", ["--a-token-" * 20_000, "a-" * 50_000 + "token "])
+def test_looking_for_secrets_takes_no_longer_than_reading(text: str) -> None:
+    started = monotonic()
+    check(changed({"spec.entrypoint": text}, "RayJob"), "secret-in-entrypoint")
+    assert monotonic() - started < 5
+
+
+def test_one_fact_is_said_once() -> None:
+    """What the schemas say already, a rule does not say again."""
+    for path, value, only in (
+        ("spec.submitterPodTemplate.spec.containers", GONE, "containers-missing"),
+        ("spec.submitterPodTemplate.spec.restartPolicy", "never", "submitter-restart-policy"),
+        (f"{WORKER_CONTAINER}.image", "", "image-invalid"),
+    ):
+        findings = check(changed({path: value}, "RayJob")).findings
+        assert {f.rule for f in findings if f.severity != "info"} == {only}, path
+
+
+def test_the_options_of_ray_start_are_those_of_the_ray_that_is_installed() -> None:
+    from ray.scripts.scripts import start
+
+    names = {option.lstrip("-") for param in start.params for option in param.opts if option.startswith("--")}
+    assert table()["options"].keys() == names
 
 
 def test_resources_are_fresh() -> None:

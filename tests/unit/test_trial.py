@@ -236,3 +236,23 @@ def test_a_claim_in_no_known_form_says_which_are(parameters, message):
     with pytest.raises(ValidationError) as error:
         claim(**parameters)
     assert message in refusal(error)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("/dev/shm", "not below /dev"), ("/usr/local", "not below /usr"), ("/var", "would hide /var/lib"),
+        ("/lib64", "not below /lib64"), ("/root/data", "not below /root"), ("/opt/venv/lib", "not below /opt/venv"),
+        ("/opt", "would hide /opt/amazon"), ("/home", "would hide /home/ray/anaconda3"),
+        ("/home/ray", "would hide /home/ray/anaconda3"),
+    ],
+)  # fmt: skip
+def test_a_volume_hides_nothing_of_the_pod(path, message):
+    with pytest.raises(ValidationError) as error:
+        changed(("storage",), {"path": path, "volume": {"claim": "c", "mountPath": path}})
+    assert message in refusal(error)
+
+
+@pytest.mark.parametrize("path", ["/fsx", "/mnt/data", "/data", "/opt/ml", "/home/ray/data", "/usrdata", "/workspace"])
+def test_a_volume_at_a_folder_of_its_own(path):
+    assert changed(("storage",), {"path": path, "volume": {"claim": "c", "mountPath": path}}).storage.volume

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seatrial.check import inputs
-from seatrial.check.effective import Line, lines
 from seatrial.check.manifest import Manifest, is_ray, unlisted
 from seatrial.check.operator import DEFAULT_KUBERAY, version
 from seatrial.check.reading import documents
@@ -27,6 +26,7 @@ class Settings:
     selection: Selection = field(default_factory=Selection)
     kuberay: str = DEFAULT_KUBERAY
     kubernetes: str = DEFAULT_KUBERNETES
+    given: frozenset[str] = frozenset()  # of the two above: what the user named counts over what a trial says
     trial: Path | None = None
     fail_on: str = "error"
     skip_others: bool = False  # pass over files that speak of no Ray resource, as always for those found in folders
@@ -101,7 +101,11 @@ def _trial(path: Path, settings: Settings, schema: Schema) -> Outcome:
     outcome, claims = Outcome(), dict[tuple[str, str], Value]()
     for name, text in texts.items():
         claims |= inputs.claims(text.encode(), f"{path}#{name}")
-    facts = Facts(trial.cluster.kuberayVersion or settings.kuberay, asked, claims)
+    own = {"kuberay": trial.cluster.kuberayVersion, "kubernetes": trial.cluster.kubernetesVersion}
+    wanted = {name: release for name, release in own.items() if release and name not in settings.given}
+    release = inputs.minor(wanted.get("kubernetes", schema.release))
+    schema = schema if release == schema.release else Schema(release)
+    facts = Facts(wanted.get("kuberay", settings.kuberay), asked, claims)
     for name, text in texts.items():
         outcome.add(check_bytes(text.encode(), f"{path}#{name}", facts, settings.selection.rules(), schema))
     return outcome
@@ -141,11 +145,3 @@ def _resources(raw: bytes, name: str) -> Iterator[Manifest | InputError]:
             yield item
         elif item.root is not None:
             yield from (Manifest(root) for root in unlisted(item) if is_ray(root))
-
-
-def effective(paths: tuple[Path, ...], kuberay: str) -> Iterator[tuple[Manifest, list[Line]]]:
-    """Each resource with what the operator makes of it. Raises InputError for what cannot be read."""
-    for found in resources(paths):
-        if isinstance(found, InputError):
-            raise found
-        yield found, list(lines(found, kuberay))

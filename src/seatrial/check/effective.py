@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.check import operator
+from seatrial.check import inputs, operator
 from seatrial.check.manifest import Cluster, Group, Manifest
-from seatrial.check.operator import Derived
+from seatrial.check.operator import DEFAULT_KUBERAY, Derived
 from seatrial.check.values import CannotTell
 from seatrial.check.values import shown as size
+from seatrial.errors import InputError, clean
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,34 @@ class Line:
     path: str
     line: int
     source: str  # the value as it stands in the manifest
+
+
+@dataclass(frozen=True)
+class Effective:
+    """One resource, the KubeRay that is asked about, and what it makes of the resource."""
+
+    manifest: Manifest
+    kuberay: str
+    lines: list[Line]
+
+    @property
+    def note(self) -> str:
+        """What to know about that KubeRay; empty where there is nothing."""
+        return inputs.strange_kuberay(self.kuberay)
+
+
+def each(found: Iterable[Manifest | InputError], kuberay: str | None) -> Iterator[Effective]:
+    """What `kuberay` makes of each resource; where it is not given a trial's own version counts, else the default.
+
+    Raises InputError for what cannot be read.
+    """
+    if kuberay and operator.version(kuberay) is None:
+        raise InputError(f"saw {clean(kuberay)}", field="--kuberay", expected="a version such as 1.6")
+    for manifest in found:
+        if isinstance(manifest, InputError):
+            raise manifest
+        release = kuberay or inputs.kuberay_of(manifest.root.file) or DEFAULT_KUBERAY
+        yield Effective(manifest, release, list(lines(manifest, release)))
 
 
 def lines(manifest: Manifest, kuberay: str) -> Iterator[Line]:
@@ -143,7 +172,21 @@ def _submitter(manifest: Manifest) -> Iterator[Line]:
         yield _line("submitter", "pod", Derived(f"{head.raw}, 500m/200Mi to 1/1Gi", reason, head))
 
 
-def document(found: list[Line]) -> list[dict[str, Any]]:
-    """The lines as JSON."""
+def document(found: Iterable[Effective]) -> list[dict[str, Any]]:
+    """The resources as JSON."""
+    return [
+        {
+            "kind": one.manifest.kind,
+            "name": one.manifest.metadata["name"].raw,
+            **inputs.place(one.manifest.root.file),
+            "kuberay": one.kuberay,
+            "notes": [one.note] if one.note else [],
+            "derived": [_document(line) for line in one.lines],
+        }
+        for one in found
+    ]
+
+
+def _document(line: Line) -> dict[str, Any]:
     names = {"part": "part", "name": "name", "value": "value", "reason": "reason", "path": "field", "line": "line"}
-    return [{shown: getattr(line, name) for name, shown in (*names.items(), ("source", "source"))} for line in found]
+    return {shown: getattr(line, name) for name, shown in (*names.items(), ("source", "source"))}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.etree import ElementTree as xml
 
 import seatrial
+from seatrial.check.inputs import place, rendered
 from seatrial.check.rule import RULES, SEVERITIES, Severity
 from seatrial.check.runner import Finding, Outcome
-from seatrial.errors import InputError
+from seatrial.errors import InputError, clean
 
 FORMATS = ("text", "json", "sarif", "junit", "github")
 _SARIF = {"error": "error", "warning": "warning", "info": "note"}
@@ -23,6 +26,12 @@ def shown(outcome: Outcome, least: Severity) -> list[Finding]:
     """The findings that count: not set aside, and of at least that severity."""
     kept = SEVERITIES[: SEVERITIES.index(least) + 1]
     return [finding for finding in outcome.findings if not finding.suppressed and finding.severity in kept]
+
+
+def counted(fail_on: str, least: Severity) -> tuple[Severity, ...]:
+    """The severities that make the command fail: from `fail_on`, and never one that is not listed."""
+    last = min(SEVERITIES.index("error" if fail_on == "error" else "warning"), SEVERITIES.index(least))
+    return SEVERITIES[: last + 1]
 
 
 def summary(outcome: Outcome, findings: list[Finding], notes: tuple[str, ...]) -> dict[str, Any]:
@@ -47,8 +56,7 @@ def document(outcome: Outcome, least: Severity, notes: tuple[str, ...] = ()) -> 
         "findings": [_finding(finding) for finding in findings],
         "suppressed": [{**_finding(f), "reason": f.suppressed} for f in outcome.findings if f.suppressed],
         "cannot_tell": [
-            {"path": u.path, "line": u.line, "column": u.column, "rule": u.rule, "reason": u.reason}
-            for u in outcome.cannot_tell
+            {**place(u.path, u.line, u.column), "rule": u.rule, "reason": u.reason} for u in outcome.cannot_tell
         ],
         "problems": [_problem(problem) for problem in outcome.problems],
         "summary": summary(outcome, findings, notes),
@@ -57,9 +65,7 @@ def document(outcome: Outcome, least: Severity, notes: tuple[str, ...] = ()) -> 
 
 def _finding(finding: Finding) -> dict[str, Any]:
     return {
-        "path": finding.path,
-        "line": finding.line,
-        "column": finding.column,
+        **place(finding.path, finding.line, finding.column),
         "rule": finding.rule,
         "severity": finding.severity,
         "field": finding.field,
@@ -72,13 +78,33 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _problem(problem: InputError) -> dict[str, Any]:
-    place = problem.place
+    where = problem.place
     return {
-        "path": place.path if place else "",
-        "line": place.line if place else 0,
-        "column": place.column if place else 0,
+        "path": where.path if where else "",
+        "line": where.line if where else 0,
+        "column": where.column if where else 0,
         "message": problem.line(),
     }
+
+
+def _said(finding: Finding) -> str:
+    """The message, with the place in what a trial renders to where the finding's own place is the trial."""
+    name = rendered(finding.path)[1]
+    return f"{name}:{finding.line}: {finding.message}" if name else finding.message
+
+
+def _relative(path: str) -> str:
+    """A path as code hosts want it: from the working directory where it lies below it, with forward slashes."""
+    here = Path(path)
+    if here.is_absolute() and here.is_relative_to(Path.cwd()):
+        here = here.relative_to(Path.cwd())
+    return here.as_posix()
+
+
+def _uri(path: str) -> str:
+    """A path as a URI reference: relative where it can be, else `file:`."""
+    name = _relative(path)
+    return f"file://{quote(name)}" if name.startswith("/") else quote(name)
 
 
 def sarif(outcome: Outcome, least: Severity) -> dict[str, Any]:
@@ -96,31 +122,9 @@ def sarif(outcome: Outcome, least: Severity) -> dict[str, Any]:
         }
         for name in used
     ]
-    results = [
-        {
-            "ruleId": f.rule,
-            "ruleIndex": used.index(f.rule),
-            "level": _SARIF[f.severity],
-            "message": {"text": f"{f.message}; {f.fix}" if f.fix else f.message},
-            "locations": [
-                {
-                    "physicalLocation": {
-                        "artifactLocation": {"uri": f.path},
-                        "region": {"startLine": max(f.line, 1), "startColumn": max(f.column, 1)},
-                    }
-                }
-            ],
-        }
-        for f in findings
-    ]
+    results = [_result(finding, used) for finding in findings]
     notifications = [
-        {
-            "level": "error",
-            "message": {"text": problem.line()},
-            "locations": [
-                {"physicalLocation": {"artifactLocation": {"uri": problem.place.path if problem.place else ""}}}
-            ],
-        }
+        {"level": "error", "message": {"text": problem.line()}, "locations": _locations(problem)}
         for problem in outcome.problems
     ]
     tool = {"name": "seatrial check", "version": seatrial.__version__, "informationUri": RULES_PAGE, "rules": rules}
@@ -140,37 +144,76 @@ def sarif(outcome: Outcome, least: Severity) -> dict[str, Any]:
     }
 
 
-def junit(outcome: Outcome, least: Severity, paths: Iterable[str]) -> str:
-    """JUnit XML: one test case a file, failed by errors and warnings that are listed; unreadable files are errors."""
-    findings = shown(outcome, least)
+def _result(finding: Finding, used: list[str]) -> dict[str, Any]:
+    where = place(finding.path, max(finding.line, 1), max(finding.column, 1))
+    region = {"startLine": where["line"], "startColumn": where["column"]}
+    said = _said(finding)
+    return {
+        "ruleId": finding.rule,
+        "ruleIndex": used.index(finding.rule),
+        "level": _SARIF[finding.severity],
+        "message": {"text": f"{said}; {finding.fix}" if finding.fix else said},
+        "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(where["path"])}, "region": region}}],
+        **({"properties": {"rendered": where["rendered"]}} if "rendered" in where else {}),
+    }
+
+
+def _locations(problem: InputError) -> list[dict[str, Any]]:
+    if problem.place is None:
+        return []
+    region = {"region": {"startLine": problem.place.line}} if problem.place.line else {}
+    return [{"physicalLocation": {"artifactLocation": {"uri": _uri(problem.place.path)}, **region}}]
+
+
+def junit(outcome: Outcome, least: Severity, paths: Iterable[str], failing: Iterable[Severity] = ("error",)) -> str:
+    """JUnit XML: one test case a file, failed by what makes the command fail; what else is listed is its output.
+
+    Files that cannot be read are errors.
+    """
+    findings, fails = shown(outcome, least), set(failing)
     suite = xml.Element("testsuite", name="seatrial check")
     broken = {problem.place.path if problem.place else "" for problem in outcome.problems}
-    everything = sorted({*paths, *(finding.path for finding in findings), *broken})
+    everything = sorted({*paths, *(rendered(finding.path)[0] for finding in findings), *broken})
     for path in everything:
-        case = xml.SubElement(suite, "testcase", classname="seatrial.check", name=path)
+        case = xml.SubElement(suite, "testcase", classname="seatrial.check", name=clean(path, 1000))
         for problem in outcome.problems:
             if (problem.place.path if problem.place else "") == path:
                 xml.SubElement(case, "error", message=problem.line(), type="unreadable")
-        here = [finding for finding in findings if finding.path == path]
-        if here:
-            failure = xml.SubElement(case, "failure", message=f"{len(here)} findings", type=here[0].rule)
-            failure.text = "\n".join(f"{f.line}:{f.column}: {f.severity} {f.rule}: {f.message}" for f in here)
+        here = [finding for finding in findings if rendered(finding.path)[0] == path]
+        if wrong := [finding for finding in here if finding.severity in fails]:
+            failure = xml.SubElement(case, "failure", message=count(len(wrong), "finding"), type=wrong[0].rule)
+            failure.text = _in_file(wrong)
+        if others := [finding for finding in here if finding.severity not in fails]:
+            xml.SubElement(case, "system-out").text = _in_file(others)
     suite.set("tests", str(len(everything)))
-    suite.set("failures", str(len({finding.path for finding in findings})))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("errors", str(len(broken)))
     xml.indent(suite)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(suite, encoding="unicode")
+
+
+def _in_file(findings: list[Finding]) -> str:
+    """Findings of one file, a line each."""
+    lines = []
+    for f in findings:
+        name = rendered(f.path)[1]
+        where = f"{name}:{f.line}:{f.column}" if name else f"{f.line}:{f.column}"
+        lines.append(f"{where}: {f.severity} {f.rule}: {f.message}")
+    return "\n".join(lines)
 
 
 def github(outcome: Outcome, least: Severity) -> list[str]:
     """Workflow commands that annotate a pull request."""
     lines = []
     for f in shown(outcome, least):
-        where = f"file={_property(f.path)},line={f.line},col={f.column},title={_property(f.rule)}"
-        lines.append(f"::{_GITHUB[f.severity]} {where}::{_data(f.message)}")
+        at = place(f.path, f.line, f.column)
+        where = (
+            f"file={_property(_relative(at['path']))},line={at['line']},col={at['column']},title={_property(f.rule)}"
+        )
+        lines.append(f"::{_GITHUB[f.severity]} {where}::{_data(_said(f))}")
     for problem in outcome.problems:
-        place = problem.place
-        where = f" file={_property(place.path)},line={max(place.line, 1)}" if place else ""
+        at_fault = problem.place
+        where = f" file={_property(_relative(at_fault.path))},line={max(at_fault.line, 1)}" if at_fault else ""
         lines.append(f"::error{where}::{_data(problem.line())}")
     return lines
 
@@ -194,10 +237,10 @@ def text(finding: Finding) -> str:
 def closing(outcome: Outcome, findings: list[Finding], least: Severity) -> str:
     """The last line of the text form."""
     counts = summary(outcome, findings, ())
-    parts = [_count(counts["errors"], "error"), _count(counts["warnings"], "warning")]
+    parts = [count(counts["errors"], "error"), count(counts["warnings"], "warning")]
     hidden = counts["infos"] + (counts["warnings"] if least == "error" else 0)
     if least == "info":
-        parts.append(_count(counts["infos"], "note"))
+        parts.append(count(counts["infos"], "note"))
     elif hidden:
         parts.append(f"{hidden} not listed (--min-severity info)")
     for key, words in (("suppressed", "set aside in the file"), ("cannot_tell", "cannot tell (--verbose)")):
@@ -205,10 +248,11 @@ def closing(outcome: Outcome, findings: list[Finding], least: Severity) -> str:
             parts.append(f"{counts[key]} {words}")
     if counts["unreadable"]:
         parts.append(f"{counts['unreadable']} unreadable")
-    return f"{_count(counts['resources'], 'resource')} checked: {', '.join(parts)}"
+    return f"{count(counts['resources'], 'resource')} checked: {', '.join(parts)}"
 
 
-def _count(number: int, word: str) -> str:
+def count(number: int, word: str) -> str:
+    """`1 file`, `2 files`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

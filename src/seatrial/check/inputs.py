@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seatrial.check import reading
-from seatrial.check.reading import MAX_FILE_BYTES, Document
+from seatrial.canon import plain
+from seatrial.check import operator, reading
+from seatrial.check.reading import MAX_FILE_BYTES, Document, Node
 from seatrial.check.rule import Asked
+from seatrial.check.structure import Schema
 from seatrial.check.values import Value
 from seatrial.errors import InputError, Place
 
 if TYPE_CHECKING:
+    from seatrial.events import Redactor
+    from seatrial.trial.loader import Loaded
     from seatrial.trial.model import Trial
+    from seatrial.trial.source import KeyPath
 
 STDIN = "-"
 _ENDINGS = (".yaml", ".yml", ".json")
 _MOST_FILES = 100_000
+_RENDERED = "#"  # `trial.yaml#rayjob.yaml`: what a trial renders to, where no such file was written
+_REFERS = ("key", "secretName")  # to a secret, by its name
+KUBERAY = ((1, 4), (1, 7))  # the releases that the rules were written from, see operator.py
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,49 @@ def name(path: Path) -> str:
     return "<stdin>" if str(path) == STDIN else str(path)
 
 
+def rendered(path: str) -> tuple[str, str]:
+    """The file on disk that a finding's path is about, and the name of what was rendered from it, if it is a trial.
+
+    `#` may stand in a file's own name too: whichever file is there decides.
+    """
+    file, mark, name = path.rpartition(_RENDERED)
+    return (file, name) if mark and Path(file).is_file() and not Path(path).exists() else (path, "")
+
+
+def place(path: str, line: int | None = None, column: int | None = None) -> dict[str, Any]:
+    """A place as JSON. What a trial renders to is no file: then it is the trial's first line, and `rendered` says more.
+
+    Without `line` it is a file as a whole.
+    """
+    file, name = rendered(path)
+    where = {key: at for key, at in (("line", line), ("column", column)) if at is not None}
+    if name:
+        return {"path": file, **dict.fromkeys(where, 1), "rendered": {"name": name, **where}}
+    return {"path": file, **where}
+
+
+def kuberay_of(path: str) -> str | None:
+    """The KubeRay that a trial names, by the path of what it renders to; None where there is no trial."""
+    from seatrial.trial import loader
+
+    file, name = rendered(path)
+    return loader.load(Path(file)).trial.cluster.kuberayVersion if name else None
+
+
+def strange_kuberay(release: str) -> str:
+    """Empty, or what to say about a KubeRay that nobody here has read."""
+    oldest, newest = KUBERAY
+    if oldest <= (operator.version(release) or (0, 0))[:2] <= newest:
+        return ""
+    known = " to ".join(".".join(map(str, numbers)) for numbers in KUBERAY)
+    return f"KubeRay {release} is not known here, {known} are; what is different in it may be missed"
+
+
+def minor(release: str) -> str:
+    """`1.34` of a Kubernetes release such as `v1.34.2`: patch releases change no field."""
+    return ".".join(release.removeprefix("v").split(".")[:2])
+
+
 def is_trial(raw: bytes) -> bool:
     """Whether a file's bytes are a trial's."""
     return b"seatrial.io/v1" in raw and b"kind: Trial" in raw
@@ -94,15 +146,131 @@ def trial(path: Path) -> tuple[Trial, dict[str, str], Asked]:
     from seatrial.render import render
     from seatrial.trial import loader
 
+    if str(path) == STDIN:
+        expected = "a file that is named: what a trial refers to is found from its folder"
+        raise InputError("a trial", place=Place(name(path)), expected=expected)
     loaded = loader.load(path)
     if loaded.trial.cluster.provider in ("local", "ray"):
         return loaded.trial, {}, asked(loaded.trial)
+    _no_secret(loaded)
     try:
-        rendered = render(loaded.trial)
+        _possible(loaded.trial)
+        files = render(loaded.trial).files
     except InputError as error:
         raise loaded.locate(error) from None
-    texts = {name: text for name, text in rendered.files.items() if name.endswith((".yaml", ".yml"))}
+    texts = {file: text for file, text in files.items() if file.endswith((".yaml", ".yml"))}
     return loaded.trial, texts, asked(loaded.trial)
+
+
+def _possible(trial: Trial) -> None:
+    """Raises InputError for what the trial's cluster cannot be, or cannot do."""
+    from seatrial.trial.cluster import without_a_shared_class
+
+    if without_a_shared_class(trial.cluster, trial.storage):
+        raise InputError(
+            "missing",
+            field="storage.volume.create.storageClassName",
+            expected="a class that serves ReadWriteMany, such as one of EFS or FSx for Lustre",
+            fix="without it EKS takes its default class, EBS, which one node mounts: the claim stays Pending",
+        )
+    if release := trial.cluster.kubernetesVersion:
+        try:
+            Schema(minor(release))
+        except InputError as error:
+            raise InputError(f"saw {release}", field="cluster.kubernetesVersion", expected=error.expected) from None
+
+
+def _no_secret(loaded: Loaded) -> None:
+    """Raises InputError, with the key, for a secret in a trial: its manifests carry all of it, readable for many.
+
+    Rendering refuses most of this too; what it says suits a trial on this machine as well.
+    """
+    from seatrial.events import Redactor
+    from seatrial.trial.source import dotted
+
+    document = plain(loaded.trial.resolved())
+    for keys, name in _secrets(document, (), Redactor({})):
+        in_pod = keys[:2] == ("runtimeEnv", "env_vars") or keys[-1] == "value"
+        variable = f"{{name: {name}, valueFrom: {{secretKeyRef: {{name: SECRET, key: KEY}}}}}}"
+        where = f"cluster.workerGroups[].pod: {{containers: [{{name: ray-worker, env: [{variable}]}}]}}"
+        if loaded.trial.cluster.template:
+            where = f"the env of your manifest's worker container: {variable}"
+        raise InputError(
+            "looks like a secret",
+            place=loaded.source.place(keys),
+            field=dotted(keys),
+            expected="no secret in manifests",
+            fix=f"take it out, and name a Kubernetes Secret in {where}" if in_pod else "take it out",
+        )
+
+
+def _secrets(value: Any, keys: KeyPath, redactor: Redactor) -> Iterator[tuple[KeyPath, str]]:
+    """Where secrets stand, and the name that each has. `{name: A, value: b}` is the variable A; the part of a name
+    before a slash is a domain; keys and names of Kubernetes Secrets are none themselves."""
+    if isinstance(value, list):
+        for position, item in enumerate(value):
+            yield from _secrets(item, (*keys, position), redactor)
+    elif isinstance(value, dict):
+        variable = isinstance(value.get("name"), str) and isinstance(value.get("value"), str)
+        for key, item in value.items():
+            name = value["name"] if variable and key == "value" else key.rpartition("/")[2]
+            looked_at = {"" if key in _REFERS else name: item}
+            if not isinstance(item, str):
+                yield from _secrets(item, (*keys, key), redactor)
+            elif redactor.value(looked_at) != looked_at:
+                yield (*keys, key), name
+    elif isinstance(value, str) and redactor.text(value) != value:
+        yield keys, str(keys[-1])
+
+
+def with_runtime_env(root: Value) -> tuple[Value, Place | None]:
+    """A trial's RayJob with the environment that the driver asks Ray for at the start, and its place in the trial.
+
+    It stands in no manifest, so that rules about a runtime environment would not see it. What is no trial's, or has an
+    environment of its own, is as before.
+    """
+    from seatrial.trial import loader
+
+    file, name = rendered(root.file)
+    spec = root["spec"].node
+    if not name or root["kind"].raw != "RayJob" or spec is None or "runtimeEnvYAML" in spec.value:
+        return root, None
+    loaded = loader.load(Path(file))
+    asked = {key: value for key, value in loaded.trial.runtimeEnv.model_dump(mode="json").items() if value}
+    if not asked or root.node is None:
+        return root, None
+    at, text = loaded.source.place(("runtimeEnv",)), json.dumps(asked)
+    environment = Node(text, at.line, at.column, text, quoted=True)
+    inside = replace(spec, value={**spec.value, "runtimeEnvYAML": environment})
+    return replace(root, node=replace(root.node, value={**root.node.value, "spec": inside})), at
+
+
+def notes(names: list[str]) -> Iterator[str]:
+    """What to know about the trials among the files that were read, beyond what is wrong with their manifests."""
+    for path in (Path(name) for name in names if name != "<stdin>"):
+        try:
+            yield from _notes(path) if is_trial(path.read_bytes()) else ()
+        except InputError:  # said where the trial itself is checked
+            continue
+
+
+def _notes(path: Path) -> list[str]:
+    from seatrial.render.objects import deadline
+    from seatrial.trial import loader
+
+    loaded = loader.load(path)
+    cluster, work = loaded.trial.cluster, loaded.trial.workload
+    if cluster.provider in ("local", "ray"):
+        return []
+    said = []
+    if note := strange_kuberay(cluster.kuberayVersion or operator.DEFAULT_KUBERAY):
+        said.append(f"{loaded.source.place(('cluster', 'kuberayVersion'))}: {note}")
+    limits, end = 2 * work.timeout.start + work.steps * work.timeout.step, deadline(loaded.trial)
+    if limits > end and not cluster.deadline and not cluster.template:
+        at = loaded.source.place(("workload", "timeout", "step"))
+        seen = f"{work.steps} steps within their limit may take {limits / 3600:.0f} h"
+        said.append(f"{at}: {seen}, and the job is ended after {end / 3600:.0f} h: cluster.deadline sets another end")
+    return said
 
 
 def asked(trial: Trial) -> Asked:

@@ -42,6 +42,10 @@ class Pod:
     template: Value
 
     @property
+    def title(self) -> str:
+        return "submitter"
+
+    @property
     def spec(self) -> Value:
         return self.template["spec"]
 
@@ -68,6 +72,15 @@ class Pod:
         """The request that the scheduler sees: of its own, or the limit where none is given."""
         own = self.request(key)
         return own if own else self.limit(key)
+
+    def asked(self, key: str) -> list[Value]:
+        """What the scheduler adds up of a resource: of each container, and of sidecars among the init containers."""
+        sidecars = (one for one in self.spec["initContainers"] if one["restartPolicy"].raw == "Always")
+        sections = [container["resources"] for container in (*self.spec["containers"], *sidecars)]
+        first, then = ("limits", "requests") if "/" in key else ("requests", "limits")  # alike for devices
+        amounts = (r[first][key] if r[first][key] else r[then][key] for r in sections)
+        whole = self.spec.at("resources", "requests", key)  # of the pod: what its containers ask then counts in it
+        return [whole] if whole else [amount for amount in amounts if amount]
 
     @cached_property
     def env(self) -> dict[str, Value]:
@@ -253,6 +266,11 @@ class Manifest:
     def submitter(self) -> Pod | None:
         template = self.spec["submitterPodTemplate"]
         return Pod(template) if self.is_job and template else None
+
+    @property
+    def pods(self) -> list[Pod]:
+        """Every pod template: of the groups and of the submitter."""
+        return [*(self.cluster.groups if self.cluster else []), *([self.submitter] if self.submitter else [])]
 
     @property
     def submission_mode(self) -> str:

@@ -16,7 +16,7 @@ from seatrial.check.manifest import Cluster, Group, gpu_key
 from seatrial.check.values import CannotTell, Value, quantity, whole
 
 DEFAULT_KUBERAY = "1.6"
-_FLAGS_WITH_VALUE = ("log-color", "include-dashboard", "include-log-monitor")
+FLAGS_WITH_VALUE = ("log-color", "include-dashboard", "include-log-monitor")
 _CUSTOM = {"aws.amazon.com/neuroncore": "neuron_cores", "google.com/tpu": "TPU"}
 
 
@@ -140,7 +140,7 @@ def start_line(group: Group) -> str:
     words = ["ray start --head" if group.is_head else "ray start"]
     for key, derived in start_params(group).items():
         value = str(derived.value)
-        if value.lower() in ("true", "false") and key not in _FLAGS_WITH_VALUE:
+        if value.lower() in ("true", "false") and key not in FLAGS_WITH_VALUE:
             words += [f"--{key}"] if value.lower() == "true" else []
         else:
             words.append(f"--{key}={value}")

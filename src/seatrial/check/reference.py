@@ -1,6 +1,7 @@
 """Deviations from a published reference configuration, as items to review: none of them is a verdict.
 
-`ray-train-dlc-eks` is the manifest of AWS's EKS guide for the Ray Train container, as a table of its choices.
+`ray-train-dlc-eks` is the manifest of AWS's EKS guide for the Ray Train container, as a table of its choices. What is
+compared has KubeRay's and Kubernetes' defaults filled in: a default that is the reference's value is no deviation.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from seatrial.check import inputs, operator
 from seatrial.check.command import resources
-from seatrial.check.manifest import Group
+from seatrial.check.manifest import Group, accelerators
 from seatrial.check.rule import DLC_EKS, nvidia
-from seatrial.check.values import Value
+from seatrial.check.values import CannotTell, Value, quantity
 from seatrial.errors import InputError, clean
 from seatrial.hardware.images import dlc_repository
 
@@ -34,7 +36,7 @@ class Deviation:
     why: str
 
     def document(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), **inputs.place(self.path, self.line)}
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,11 @@ def _limit(key: str) -> Callable[[Group], tuple[Value, str]]:
 
 
 def _param(key: str) -> Callable[[Group], tuple[Value, str]]:
-    return lambda group: (group.params[key], group.params[key].raw)
+    def found(group: Group) -> tuple[Value, str]:
+        derived = operator.start_params(group).get(key)
+        return group.params[key], str(derived.value) if derived else ""
+
+    return found
 
 
 def _env(name: str) -> Callable[[Group], tuple[Value, str]]:
@@ -58,8 +64,10 @@ def _env(name: str) -> Callable[[Group], tuple[Value, str]]:
 
 
 def _ports(group: Group) -> tuple[Value, str]:
-    ports = group.container["ports"]
-    return ports, ", ".join(f"{port['name'].raw or '?'} {port['containerPort'].raw}" for port in ports)
+    ports = operator.head_ports(group.cluster)
+    wanted = [name for name in ("gcs-server", "dashboard", "client") if name in ports]
+    shown = wanted if len(wanted) == 3 else ports  # others beside these three do no harm
+    return group.container["ports"], ", ".join(f"{name} {ports[name].value}" for name in shown)
 
 
 def _prestop(group: Group) -> tuple[Value, str]:
@@ -77,10 +85,10 @@ def _mount(path: str) -> Callable[[Group], tuple[Value, str]]:
 
 
 def _equal_requests(group: Group) -> tuple[Value, str]:
-    resources = group.container["resources"]
-    limits, requests = dict(resources["limits"].items()), dict(resources["requests"].items())
-    same = limits.keys() == requests.keys() and all(requests[key].raw == value.raw for key, value in limits.items())
-    return resources, "equal to limits" if same else "other than limits"
+    """What decides the pod's class: cpu and memory; and the accelerators. A request that is left out is the limit."""
+    keys = dict.fromkeys(("cpu", "memory", *(key for key, _ in accelerators(group))))
+    same = all(group.limit(key) and _same(group.requested(key).text, group.limit(key).text) for key in keys)
+    return group.container["resources"], "equal to limits" if same else "other than limits"
 
 
 def _image(group: Group) -> tuple[Value, str]:
@@ -138,9 +146,17 @@ def compare(paths: tuple[Path, ...], name: str) -> list[Deviation]:
 
 def _group(group: Group) -> Iterator[Deviation]:
     for choice in (*(_HEAD if group.is_head else _WORKER), *_BOTH):
-        value, seen = choice.of(group)
-        if seen != choice.reference:
+        try:
+            value, seen = choice.of(group)
+        except CannotTell as unknown:  # a placeholder is shown as it stands
+            value, seen = unknown.value, unknown.value.raw
+        if not _same(seen, choice.reference):
             yield _deviation(choice.kind, value, seen, choice.reference, choice.why)
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts mean the same: 1024Mi is 1Gi."""
+    return one == other or ((amount := quantity(one)) is not None and amount == quantity(other))
 
 
 def _deviation(kind: Kind, value: Value, seen: str, reference: str, why: str) -> Deviation:

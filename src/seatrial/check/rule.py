@@ -13,7 +13,7 @@ from seatrial.hardware.instances import Instance, instance
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-Subject = Literal["manifest", "job", "cluster", "group", "head", "worker", "gpu", "submitter", "other"]
+Subject = Literal["manifest", "job", "cluster", "group", "head", "worker", "gpu", "submitter", "pod", "other"]
 Need = Literal["instance", "image", "kuberay", "trial", "server"]
 
 KUBERAY = "https://github.com/ray-project/kuberay"
@@ -119,6 +119,8 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
         yield "job", manifest
         if manifest.submitter:
             yield "submitter", manifest.submitter
+    for pod in manifest.pods:
+        yield "pod", pod
     cluster: Cluster | None = manifest.cluster
     if cluster is None:
         return

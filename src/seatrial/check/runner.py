@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seatrial.canon import printable
 from seatrial.check import structure
+from seatrial.check.inputs import with_runtime_env
 from seatrial.check.manifest import Manifest, is_ray, unlisted
 from seatrial.check.reading import documents
 from seatrial.check.rule import RULES, Facts, Hit, Rule, Severity, subjects
 from seatrial.check.rules import load
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell, Value
-from seatrial.errors import InputError, clean
+from seatrial.errors import InputError, Place, clean
+
+# What happens to an environment on its way through the submitter's shell. A trial's goes from the driver to Ray.
+_BY_SHELL = ("runtime-env-var-not-expanded",)
 
 
 @dataclass(frozen=True, order=True)
@@ -116,7 +120,10 @@ def check_bytes(raw: bytes, path: str, facts: Facts, rules: Iterable[Rule], sche
         if is_ray(root):
             outcome.resources += 1
             others = tuple(other for other in roots if not is_ray(other))
-            _check(Manifest(root, others), facts, chosen, schema, outcome)
+            whole, at = with_runtime_env(root)
+            _check(Manifest(whole, others), facts, chosen, schema, outcome)
+            if at:
+                _to_the_trial(outcome, at)
         elif problem := _no_resource(root):
             outcome.problems.append(problem)
         else:
@@ -124,6 +131,18 @@ def check_bytes(raw: bytes, path: str, facts: Facts, rules: Iterable[Rule], sche
     outcome.findings.sort()
     outcome.cannot_tell.sort()
     return outcome
+
+
+def _to_the_trial(outcome: Outcome, at: Place) -> None:
+    """Moves what is about a trial's own runtime environment to where it stands in the trial."""
+    outcome.cannot_tell = [untold for untold in outcome.cannot_tell if untold.rule not in _BY_SHELL]
+    findings, outcome.findings = outcome.findings, []
+    for finding in findings:
+        if finding.field != "spec.runtimeEnvYAML":
+            outcome.findings.append(finding)
+        elif finding.rule not in _BY_SHELL:
+            moved = replace(finding, path=at.path, line=at.line, column=at.column, field="runtimeEnv")
+            outcome.findings.append(moved)
 
 
 def _no_resource(root: Value) -> InputError | None:

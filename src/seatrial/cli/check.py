@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from seatrial.check import formats
-from seatrial.check.command import Checked, Settings, effective, exit_code, run
-from seatrial.check.effective import Line, document
+from seatrial.check.command import Checked, Settings, exit_code, resources, run
+from seatrial.check.effective import document, each
 from seatrial.check.explain import listing, markdown, page
+from seatrial.check.inputs import minor, notes, strange_kuberay
 from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.reading import MAX_FILE_BYTES
 from seatrial.check.rule import SEVERITIES, Severity
@@ -20,6 +21,13 @@ from seatrial.check.runner import Selection
 from seatrial.check.structure import DEFAULT_KUBERNETES
 from seatrial.errors import InputError
 
+FORMATS = {
+    "": formats.FORMATS,
+    "--explain": ("text",),
+    "--rules": ("text", "markdown"),
+    "--effective": ("text", "json"),
+    "--reference": ("text", "json"),
+}
 STYLE = {"error": "red", "warning": "yellow", "info": "blue"}
 
 
@@ -37,12 +45,18 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     "--min-severity", type=click.Choice(SEVERITIES), default="warning", show_default=True, help="what to list"
 )
 @click.option(
-    "--fail-on", type=click.Choice(["error", "warning"]), default="error", show_default=True, help="exit 1 from"
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    default="error",
+    show_default=True,
+    help="exit 1 from; what --min-severity leaves out does not count",
 )
 @click.option("--format", "form", type=click.Choice([*formats.FORMATS, "markdown"]), default="text", show_default=True)
-@click.option("--kuberay", default=DEFAULT_KUBERAY, show_default=True, metavar="X.Y", help="the operator's version")
 @click.option(
-    "--kubernetes", default=DEFAULT_KUBERNETES, show_default=True, metavar="X.Y", help="the cluster's version"
+    "--kuberay", metavar="X.Y", help=f"the operator's version  [default: a trial's own, else {DEFAULT_KUBERAY}]"
+)
+@click.option(
+    "--kubernetes", metavar="X.Y", help=f"the cluster's version  [default: a trial's own, else {DEFAULT_KUBERNETES}]"
 )
 @click.option("--trial", type=click.Path(path_type=Path), help="the trial that will run on it: its workers must fit")
 @click.option("--skip-others", is_flag=True, help="pass over files that speak of no Ray resource, for hooks")
@@ -63,6 +77,7 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
 
     Exit codes: 0 no error, 1 an error was found, 2 something could not be read.
     """
+    _fits(form, explain, list_rules, given["derive"], given["reference"])
     if explain:
         click.echo(page(explain))
         return 0
@@ -77,10 +92,11 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
         return _reference(paths, form, given["reference"])
     settings = Settings(
         selection=Selection(given["select"], given["ignore"]),
-        kuberay=given["kuberay"],
-        kubernetes=given["kubernetes"],
+        kuberay=given["kuberay"] or DEFAULT_KUBERAY,
+        kubernetes=minor(given["kubernetes"] or DEFAULT_KUBERNETES),
+        given=frozenset(name for name in ("kuberay", "kubernetes") if given[name]),
         trial=given["trial"],
-        fail_on=given["fail_on"],
+        fail_on=formats.counted(given["fail_on"], given["min_severity"])[-1],
         skip_others=given["skip_others"],
     )
     stdin = io.BytesIO(sys.stdin.buffer.read(MAX_FILE_BYTES + 1)) if Path("-") in paths else None
@@ -91,18 +107,32 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
         if stdin:
             stdin.seek(0)
         checked = ask(checked, paths, settings=settings, stdin=stdin)
-    _print(checked, form, given["min_severity"], given["verbose"])
+    checked.notes = (*checked.notes, *filter(None, [strange_kuberay(settings.kuberay)]), *notes(checked.paths))
+    _print(checked, form, given["min_severity"], given["verbose"], settings.fail_on)
     return exit_code(checked.outcome, settings.fail_on)
 
 
-def _print(checked: Checked, form: str, least: Severity, verbose: bool) -> None:
+def _fits(form: str, *asked: object) -> None:
+    """Raises InputError for two things at once, and for a form that what is asked for does not have."""
+    modes = [mode for mode, wanted in zip([*FORMATS][1:], asked, strict=True) if wanted]
+    if len(modes) > 1:
+        raise InputError(f"saw {modes[0]} and {modes[1]}", expected="one of them")
+    mode = modes[0] if modes else ""
+    if form not in FORMATS[mode]:
+        seen, expected = f"saw {form}{f' with {mode}' if mode else ''}", FORMATS[mode]
+        raise InputError(
+            seen, field="--format", expected=f"{'one of ' if len(expected) > 1 else ''}{', '.join(expected)}"
+        )
+
+
+def _print(checked: Checked, form: str, least: Severity, verbose: bool, fail_on: str) -> None:
     outcome = checked.outcome
     if form == "json":
         click.echo(formats.as_json(formats.document(outcome, least, checked.notes)))
     elif form == "sarif":
         click.echo(formats.as_json(formats.sarif(outcome, least)))
     elif form == "junit":
-        click.echo(formats.junit(outcome, least, checked.paths))
+        click.echo(formats.junit(outcome, least, checked.paths, formats.counted(fail_on, least)))
     elif form == "github":
         click.echo("".join(f"{line}\n" for line in formats.github(outcome, least)), nl=False)
     else:
@@ -141,40 +171,15 @@ def _rules(form: str) -> None:
         click.echo(f"{rule.severity:<8} {rule.id:<32} {rule.title}")
 
 
-def _effective(paths: tuple[Path, ...], form: str, kuberay: str) -> int:
-    found = list(effective(paths, kuberay))
+def _effective(paths: tuple[Path, ...], form: str, kuberay: str | None) -> int:
+    from seatrial.cli.effective import echo
+
+    found = list(each(resources(paths), kuberay))
     if form == "json":
-        shown = [
-            {"kind": m.kind, "name": m.metadata["name"].raw, "path": m.root.file, "derived": document(lines)}
-            for m, lines in found
-        ]
-        click.echo(formats.as_json({"kuberay": kuberay, "resources": shown}))
-        return 0
-    for manifest, lines in found:
-        name = manifest.metadata["name"].raw or "without a name"
-        click.echo(f"{manifest.root.file}: {manifest.kind} {name}, under KubeRay {kuberay}")
-        _table(lines)
+        click.echo(formats.as_json({"kuberay": kuberay or DEFAULT_KUBERAY, "resources": document(found)}))
+    else:
+        echo(found)
     return 0
-
-
-def _table(lines: list[Line]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from seatrial.cli.output import console
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for title in ("  derived", "value", "because", "line"):
-        table.add_column(title, overflow="fold")
-    part = ""
-    for line in lines:
-        if line.part != part:
-            part = line.part
-            table.add_row(Text(f"  {part}", style="bold"))
-        table.add_row(
-            Text(f"    {line.name}"), Text(line.value), Text(line.reason, style="dim"), Text(str(line.line or ""))
-        )
-    console().print(table)
 
 
 def _reference(paths: tuple[Path, ...], form: str, name: str) -> int:
@@ -188,5 +193,5 @@ def _reference(paths: tuple[Path, ...], form: str, name: str) -> int:
         click.echo(
             f"{item.path}:{item.line}: {item.kind} {item.field}: {item.seen}; {name} has {item.reference} ({item.why})"
         )
-    click.echo(f"{len(items)} deviations from {name}; review them, none is a verdict")
+    click.echo(f"{formats.count(len(items), 'deviation')} from {name}; review them, none is a verdict")
     return 0

@@ -62,6 +62,8 @@ def resolve(what: str, platform: str, write: bool, update: bool, plain_http: boo
 def same(a: str, b: str, platform: str, plain_http: bool, as_json: bool) -> int:
     """Compare the images that A and B name, each a reference or a bare sha256:… digest. Names do not count.
 
+    References that are pinned to one digest are the same without a question to a registry.
+
     Exit 0 the same; 1 different, or one is a platform's manifest of the other: --platform compares that alone.
     """
     result = likeness.compare(a, b, platform=platform, plain_http=plain_http)

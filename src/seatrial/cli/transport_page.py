@@ -28,6 +28,7 @@ def write(path: Path, document: dict[str, Any]) -> None:
             page.render(
                 **{**document, "hosts": hosts},
                 cells=cells,
+                lines=list(dict.fromkeys(line for finding in document["findings"] for line in finding["lines"])),
                 questions=QUESTIONS,
                 letters={kind: chr(ord("A") + number % 26) for number, kind in enumerate(kinds)},
                 colors={kind: COLORS[number % len(COLORS)] for number, kind in enumerate(kinds)},

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from seatrial.errors import InputError, clean
-from seatrial.image.reference import is_digest, parse
+from seatrial.image.reference import check_platform, is_digest, parse
 from seatrial.image.registry import Resolved, resolve
 
 Image = Resolved | str  # resolved, or a bare digest
@@ -36,10 +36,16 @@ def same_image(a: Image, b: Image) -> Likeness:
 def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> Likeness:
     """How two references (or bare digests) relate, as their registries resolve them now.
 
-    With `platform` two indexes are the same where their manifests for it are. Raises what `resolve` raises.
+    Where both have one digest no registry is asked. With `platform` two indexes are the same where their manifests for
+    it are. Raises what `resolve` raises, and InputError for both texts before any registry is asked.
     """
+    check_platform(platform)
+    named = [text if is_digest(text) else parse(text) for text in (a, b)]
+    pinned = {one if isinstance(one, str) else one.digest for one in named}
+    if len(pinned) == 1 and "" not in pinned:
+        return Likeness("same", f"both are {pinned.pop()}, as they are written")
     one, other = (
-        text if is_digest(text) else resolve(parse(text), platform=platform, plain_http=plain_http) for text in (a, b)
+        each if isinstance(each, str) else resolve(each, platform=platform, plain_http=plain_http) for each in named
     )
     whole = same_image(one, other)
     if not platform or whole.kind == "same":

@@ -23,6 +23,8 @@ _PATH_PART = re.compile(r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _IMAGE_ID = re.compile(r"[0-9a-f]{64}")
+_ALGORITHMS = ("sha256:", "sha384:", "sha512:")
+_PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9.]+)?")
 
 
 @dataclass(frozen=True)
@@ -55,9 +57,14 @@ def parse(text: str) -> Reference:
     if "://" in text:
         raise _wrong(text, "a URL", EXPECTED)
     head, at, digest = text.partition("@")
+    bare = "/" not in head and head.startswith(_ALGORITHMS)  # else the digits would be a tag at docker.io
+    if (at and not is_digest(digest)) or (bare and not is_digest(head)):
+        raise _wrong(
+            text, f"digest {_quoted(digest if at else head)}", "sha256: and 64 hexadecimal digits in lower case"
+        )
+    if bare:
+        raise _wrong(text, "a digest without a name", EXPECTED)
     name, tag = _tag(head, text)
-    if at and not is_digest(digest):
-        raise _wrong(text, f"digest {_quoted(digest)}", "sha256: and 64 hexadecimal digits in lower case")
     registry, repository = _split(name)
     _check_registry(registry, text)
     _check_repository(repository, text)
@@ -74,6 +81,13 @@ def pinned(text: str, digest: str) -> str:
     reference = parse(text)
     tag = "" if reference.tag or reference.digest else f":{DEFAULT_TAG}"
     return f"{head}{tag}@{digest}"
+
+
+def check_platform(text: str) -> None:
+    """Raises InputError unless `text` is a platform as registries name them; empty is any."""
+    if text and not _PLATFORM.fullmatch(text):
+        expected = "OS/ARCH or OS/ARCH/VARIANT, such as linux/amd64"
+        raise InputError(f"saw {_quoted(text)}", field="--platform", expected=expected)
 
 
 def is_digest(text: str) -> bool:

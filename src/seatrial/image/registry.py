@@ -8,7 +8,7 @@ from seatrial.errors import InputError, clean
 from seatrial.image import manifest
 from seatrial.image.client import Client, Timeout
 from seatrial.image.manifest import Config, Manifest
-from seatrial.image.reference import Reference
+from seatrial.image.reference import Reference, check_platform
 
 PREFERRED = "linux/amd64"
 
@@ -52,6 +52,7 @@ def resolve(
     With `platform` the image must have it, and the labels are that platform's. Raises InputError for a tag or platform
     that is not there, Altered for bytes that their digest does not fit, RegistryError where no usable answer comes.
     """
+    check_platform(platform)
     client = Client(reference, plain_http=plain_http, timeout=timeout)
     top = _manifest(client, reference.asked)
     if top.config:

@@ -16,8 +16,13 @@ _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti)")
 _MEBIBYTES = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0 * 1024.0}
-# Paths that the pods use themselves.
-_TAKEN = ("/dev", "/etc", "/proc", "/sys", "/tmp", "/opt/venv")
+# What pods use themselves, and what the images of AWS, of Ray and of NVIDIA keep their programs and libraries in. A
+# volume at one of them, in it, or above it would hide what is there.
+_TAKEN = (
+    "/dev", "/etc", "/proc", "/run", "/sys", "/tmp", "/var/lib", "/var/run",
+    "/bin", "/boot", "/lib", "/lib32", "/lib64", "/libx32", "/root", "/sbin", "/usr",
+    "/opt/amazon", "/opt/aws", "/opt/conda", "/opt/nvidia", "/opt/venv", "/home/ray/anaconda3",
+)  # fmt: skip
 
 
 def _text(pattern: str, expected: str) -> AfterValidator:
@@ -189,9 +194,10 @@ class Volume(Section):
 
     @model_validator(mode="after")
     def _is_free(self) -> Volume:
-        taken = next((path for path in _TAKEN if below(self.mountPath, path)), "")
-        if taken:
-            raise Misfit(f"saw {self.mountPath}; expected a folder that is not below {taken}", "mountPath")
+        if taken := next((path for path in _TAKEN if below(self.mountPath, path)), ""):
+            raise Misfit(f"saw {self.mountPath}; expected a folder that is not below {taken}, as /fsx", "mountPath")
+        if hidden := next((path for path in _TAKEN if below(path, self.mountPath)), ""):
+            raise Misfit(f"saw {self.mountPath}, which would hide {hidden}; expected a folder as /fsx", "mountPath")
         return self
 
 
@@ -220,6 +226,15 @@ def below(path: str, folder: str) -> bool:
     """Whether `path` is `folder` or lies below it, by name alone; `..` lies nowhere."""
     parts = PurePosixPath(path).parts
     return ".." not in parts and PurePosixPath(path).is_relative_to(folder)
+
+
+def without_a_shared_class(cluster: Cluster, storage: Storage) -> bool:
+    """Whether a claim is to be made in a class that cannot serve it.
+
+    Without `storageClassName` a cluster's default class makes the volume. On EKS that is EBS, which one node mounts.
+    """
+    create = storage.volume.create if storage.volume else None
+    return cluster.provider == "eks" and not cluster.template and create is not None and not create.storageClassName
 
 
 def too_few_gpus(cluster: Cluster, scaling: Scaling) -> str:

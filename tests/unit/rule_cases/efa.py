@@ -49,6 +49,8 @@ CASES: tuple[Case, ...] = (
         {_ENV: _variable("NCCL_NET_PLUGIN", "none")},
         {_ENV: _variable("NCCL_NET_PLUGIN", "none"), **_NO_EFA},
     ),
+    Case("nccl-kept-from-efa", {_ENV: _variable("FI_PROVIDER", "tcp")}, {_ENV: _variable("FI_PROVIDER", "efa,shm")}),
+    Case("nccl-kept-from-efa", {_ENV: _variable("FI_PROVIDER", "^efa")}, {_ENV: _variable("FI_PROVIDER", "^tcp")}),
     Case(
         "nccl-p2p-shm-disable",
         {_ENV: _variable("NCCL_P2P_DISABLE", "1")},

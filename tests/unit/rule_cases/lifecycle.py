@@ -28,6 +28,7 @@ CASES: tuple[Case, ...] = (
         {f"{WORKER_CONTAINER}.lifecycle": _SLEEPS},
         {f"{WORKER_CONTAINER}.lifecycle": _SLEEPS, f"{WORKER_POD}.terminationGracePeriodSeconds": 300},
     ),
+    Case("prestop-lt-grace", {f"{WORKER_POD}.terminationGracePeriodSeconds": -1}),
     Case("liveness-expensive", {_PROBE: _asks("ray status")}, {_PROBE: _asks("curl -sf localhost:52365/api/healthz")}),
     Case(
         "probe-too-tight",

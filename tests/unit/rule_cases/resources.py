@@ -11,6 +11,11 @@ NO_GPU = {f"{LIMITS}.[nvidia.com/gpu]": GONE, f"{REQUESTS}.[nvidia.com/gpu]": GO
 SHARED = {**NO_GPU, f"{LIMITS}.[nvidia.com/gpu.shared]": "4", f"{REQUESTS}.[nvidia.com/gpu.shared]": "4"}
 SIDECAR = {"name": "log-shipper", "image": "fluent/fluent-bit:3.1"}
 
+
+def _sets(name: str, value: str) -> dict[str, object]:
+    return {f"{WORKER_CONTAINER}.env.2": {"name": name, "value": value}}
+
+
 CASES = (
     Case(
         "num-gpus-mismatch",
@@ -65,6 +70,9 @@ CASES = (
         },
         {f"{WORKER_POD}.initContainers": [{"name": "warm", "image": "x:1", "resources": {"limits": {"cpu": 1}}}]},
     ),
+    Case("gpus-hidden", _sets("NVIDIA_VISIBLE_DEVICES", "void"), _sets("NVIDIA_VISIBLE_DEVICES", "all")),
+    Case("gpus-hidden", _sets("CUDA_VISIBLE_DEVICES", ""), _sets("CUDA_VISIBLE_DEVICES", "${DEVICES}")),
+    Case("gpus-hidden", _sets("CUDA_VISIBLE_DEVICES", "-1"), {**_sets("CUDA_VISIBLE_DEVICES", "-1"), **NO_GPU}),
     Case(
         "head-memory-small",
         {f"{HEAD_CONTAINER}.resources.limits.memory": "4Gi"},

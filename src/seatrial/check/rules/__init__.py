@@ -6,7 +6,7 @@ from importlib import import_module
 
 from seatrial.check.rule import RULES
 
-MODULES = ("api", "images", "resources", "alignment", "placement", "network", "efa", "memory", "storage", "jobs", "submission", "runtime_env", "gang", "lifecycle", "security", "refused")  # fmt: skip
+MODULES = ("api", "pods", "containers", "start", "images", "resources", "alignment", "placement", "network", "efa", "memory", "storage", "jobs", "submission", "runtime_env", "gang", "lifecycle", "security", "secrets", "refused")  # fmt: skip
 
 
 def load() -> None:

@@ -29,6 +29,19 @@ def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
     return found
 
 
+def _total(amounts: list[Value], most: Fraction | int) -> Fraction:
+    """The sum. Raises CannotTell for a placeholder, unless the others exceed `most` without it."""
+    total = sum((amount.quantity or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
+    if total <= most:
+        for amount in amounts:
+            amount.text  # noqa: B018 - raises for a placeholder
+    return total
+
+
+def _together(amounts: list[Value]) -> str:
+    return f" in {len(amounts)} containers" if len(amounts) > 1 else ""
+
+
 @rule(
     "gpu-exceeds-instance", "error", "group",
     title="more GPUs than the instance has",
@@ -36,13 +49,13 @@ def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
     fix="ask for at most what the instance has", source=_TYPES, needs=("instance",),
 )  # fmt: skip
 def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
-    limit = group.limit("nvidia.com/gpu")
-    if not limit or not group.instance_types:
+    limits = group.asked("nvidia.com/gpu")
+    if not limits or not group.instance_types:
         return
     most = max(found.gpus for _, found in instances_of(group, facts))
-    if (limit.quantity or 0) > most:
+    if (total := _total(limits, most)) > most:
         names = ", ".join(value.text for value in group.instance_types)
-        yield Hit(limit, f"{limit.text} GPUs, {names} has {most}", f"at most {most}")
+        yield Hit(limits[0], f"{total} GPUs{_together(limits)}, {names} has {most}", f"at most {most}")
 
 
 @rule(
@@ -52,15 +65,15 @@ def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="ask for at most what the instance has", source=_EFA_DOCS, needs=("instance",),
 )  # fmt: skip
 def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
-    limit = group.limit(_EFA)
-    if not limit or not group.instance_types:
+    limits = group.asked(_EFA)
+    if not limits or not group.instance_types:
         return
     most = max(found.efa for _, found in instances_of(group, facts))
-    if (limit.quantity or 0) > most:
+    if (total := _total(limits, most)) > most:
         names = ", ".join(value.text for value in group.instance_types)
         yield Hit(
-            limit,
-            f"{limit.text} EFA interfaces, {names} has {most or 'none'}",
+            limits[0],
+            f"{total} EFA interfaces{_together(limits)}, {names} has {most or 'none'}",
             f"at most {most}" if most else "no EFA, or a larger size",
         )
 
@@ -123,18 +136,31 @@ def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
 )  # fmt: skip
 def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
     for key, unit in (("cpu", Fraction(1, 1000)), ("memory", Fraction(1 << 20))):
-        asked = group.requested(key)
+        asked = group.asked(key)
         if not asked or not group.instance_types:
             continue
         kinds = instances_of(group, facts)
         given = [found.allocatable_cpu_m if key == "cpu" else found.allocatable_memory_mib for _, found in kinds]
         if any(amount is None for amount in given):
-            raise CannotTell(f"what {kinds[given.index(None)][0].text} can allocate is not known", asked)
+            raise CannotTell(f"what {kinds[given.index(None)][0].text} can allocate is not known", asked[0])
         most = max(amount for amount in given if amount is not None) * unit
-        if asked.quantity is not None and asked.quantity > most:
+        total = _total(asked, most - (added := _autoscaler(group, key))) + added
+        if total > most:
             names = ", ".join(value.text for value in group.instance_types)
-            amount = shown(most) if key == "memory" else f"{float(most):g}"
-            yield Hit(asked, f"{key} {asked.text}, {names} can allocate {amount}", f"less than {amount}")
+            amount, sum_ = (shown(n) if key == "memory" else f"{float(n):g}" for n in (most, total))
+            seen = f"{key} {sum_}{_together(asked)}, {names} can allocate {amount}"
+            yield Hit(asked[0], seen, f"less than {amount}")
+
+
+def _autoscaler(group: Group, key: str) -> Fraction:
+    """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), where the options say nothing else."""
+    if not group.is_head or not group.cluster.autoscaling:
+        return Fraction(0)
+    own = group.cluster.value.at("autoscalerOptions", "resources")
+    if not own:
+        return Fraction(1, 2) if key == "cpu" else Fraction(512 << 20)
+    asked = own["requests"][key] if own["requests"][key] else own["limits"][key]
+    return Fraction(0) if asked.unknown else asked.quantity or Fraction(0)
 
 
 @rule(

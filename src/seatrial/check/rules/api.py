@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Cluster, Group, Manifest, Pod
 from seatrial.check.operator import version
 from seatrial.check.rule import KUBERAY, POD_GO, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.structure import table
@@ -34,7 +34,7 @@ for _id, _title, _why, _fix in (
     ("type-not-string", "a number or boolean where text belongs", "The API server refuses the resource: values of rayStartParams, environment variables, labels and annotations are text.", "put it in quotes"),
     ("type-not-int", "something else where a number belongs", "The API server refuses the resource.", "write the number without quotes"),
     ("type-mismatch", "a value of the wrong kind", "The API server refuses the resource.", "write what the field expects"),
-    ("enum-mismatch", "a word that the field does not know", "The API server refuses the resource.", "use one of the known words"),
+    ("enum-mismatch", "a word that the field does not know", "The API server refuses the resource, or every pod that KubeRay makes of it.", "use one of the known words"),
 ):  # fmt: skip
     rule(_id, "error", "manifest", title=_title, why=_why, fix=_fix, source=_CRDS)(_found_by_structure)
 
@@ -181,14 +181,15 @@ def group_name_reserved(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "containers-missing", "error", "group",
+    "containers-missing", "error", "pod",
     title="a pod template without a container",
-    why="KubeRay refuses the cluster: it has no container to start Ray in.",
+    why="KubeRay refuses a cluster whose group has no container to start Ray in. Of a RayJob's submitter it takes the first container without asking, and submits nothing.",
     fix="add the Ray container", source=VALIDATION_GO,
 )  # fmt: skip
-def containers_missing(group: Group, _: Facts) -> Iterator[Hit]:
-    if not group.container:
-        yield Hit(group.spec, f"the {group.title} has no container", "one that runs Ray")
+def containers_missing(pod: Pod, _: Facts) -> Iterator[Hit]:
+    if pod.template and not pod.container:  # `field-missing` says it of a template
+        pod.spec["containers"].text  # noqa: B018 - raises for a placeholder
+        yield Hit(pod.spec["containers"], f"the {pod.title} has no container", "one that runs Ray")
 
 
 @rule(

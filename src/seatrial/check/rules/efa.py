@@ -141,12 +141,16 @@ def infiniband_hostpath(group: Group, _: Facts) -> Iterator[Hit]:
 @rule(
     "nccl-kept-from-efa", "warning", "group",
     title="NCCL kept from EFA",
-    why="NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out: all traffic between nodes is TCP. NCCL_IB_DISABLE is for NCCL's own InfiniBand transport and does nothing here.",
+    why="NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out, and FI_PROVIDER without efa leaves it no device: all traffic between nodes is TCP, and the interfaces idle. NCCL_IB_DISABLE is for NCCL's own InfiniBand transport and does nothing here.",
     fix="leave them out", source=_NCCL,
 )  # fmt: skip
 def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
     if not efa(group):
         return
+    provider = group.variable("FI_PROVIDER")
+    names = provider.text.lower().lstrip("^").split(",")
+    if provider.text and ("efa" in names) == provider.text.startswith("^"):
+        yield Hit(provider, f"FI_PROVIDER {provider.text} beside EFA", "efa, or no such variable")
     for name, word in (("NCCL_NET", "socket"), ("NCCL_NET_PLUGIN", "none"), ("NCCL_IB_DISABLE", "1")):
         if value := _set(group, name, word):
             severity: Severity | None = "info" if name == "NCCL_IB_DISABLE" else None

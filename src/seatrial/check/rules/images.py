@@ -9,16 +9,28 @@ from seatrial.check.operator import overwrites_command, version
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.values import CannotTell, Value
+from seatrial.errors import InputError
 from seatrial.hardware.images import ImageFacts
+from seatrial.image.reference import parse
 
 _OFI_PATHS = ("/opt/amazon/ofi-nccl/lib64", "/opt/amazon/efa/lib")
 
 
 def images_of(cluster: Cluster) -> list[tuple[str, Value]]:
     """Who runs which image: head, worker groups, and the autoscaler where it has one of its own."""
-    found = [(group.title, group.image) for group in cluster.groups if group.image.scalar]
+    found = [(group.title, group.image) for group in cluster.groups if group.image.scalar and not wrong(group.image)]
     autoscaler = cluster.value.at("autoscalerOptions", "image")
     return [*found, ("autoscaler", autoscaler)] if autoscaler.scalar and cluster.autoscaling else found
+
+
+def wrong(image: Value) -> InputError | None:
+    """What is wrong with a reference, placeholders aside; `image-invalid` says it, and other rules then say nothing."""
+    if image.scalar and not image.unknown:
+        try:
+            parse(image.raw)
+        except InputError as error:
+            return error
+    return None
 
 
 def tag_of(image: Value) -> str | None:
@@ -94,7 +106,7 @@ def _ray_in(image: Value, facts: Facts) -> str:
 )  # fmt: skip
 def image_floating_tag(group: Group, facts: Facts) -> Iterator[Hit]:
     image = group.image
-    if not image.scalar or (tag := tag_of(image)) is None:
+    if not image.scalar or wrong(image) or (tag := tag_of(image)) is None:
         return
     if tag in ("", "latest", "nightly", "main", "master"):
         seen = f"the {group.title} runs {image.raw}" + ("" if tag else ", which means :latest")
@@ -118,7 +130,7 @@ def _known(facts: Facts, image: Value) -> ImageFacts | None:
     fix="pin the digest: seatrial image resolve", source=f"{DLC}/pull/6637",
 )  # fmt: skip
 def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
-    if group.image.scalar and tag_of(group.image) is not None:
+    if group.image.scalar and not wrong(group.image) and tag_of(group.image) is not None:
         yield Hit(group.image, f"the {group.title} runs {group.image.raw}", "…@sha256:…")
 
 

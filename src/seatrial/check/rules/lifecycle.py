@@ -80,8 +80,9 @@ def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
     seconds = 30 if grace.integer is None else grace.integer
     slept = sum(int(count) * _SECONDS[unit] for count, unit in _SLEEP.findall(_words(hook)))
     slept += hook.at("sleep", "seconds").integer or 0
-    if seconds == 0:
-        yield Hit(grace, f"terminationGracePeriodSeconds 0 on the {group.title}", "120 or more")
+    if seconds <= 0:
+        taken = ", which Kubernetes takes for 1," if seconds < 0 else ""
+        yield Hit(grace, f"terminationGracePeriodSeconds {seconds}{taken} on the {group.title}", "120 or more")
     elif slept >= seconds:
         yield Hit(hook, f"preStop sleeps {slept} s of {seconds} s", "a longer terminationGracePeriodSeconds")
 

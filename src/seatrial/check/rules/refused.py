@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
 from seatrial.check.operator import version
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.rules.jobs import selects, since
@@ -19,9 +20,6 @@ _REFUSED = "KubeRay refuses the resource; nothing starts."
 _V2 = "RAY_enable_autoscaler_v2"
 _START = "KUBERAY_GEN_AUTOSCALER_START_CMD"
 _ON = ("1", "true")
-_NAME = re.compile(r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_DNS = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = re.compile(rf"{_DNS}(?:\.{_DNS})*")
 _TIMEOUT = "ray.io/initializing-timeout"
 _DURATION = re.compile(r"[-+]?(?:(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[0-9]+)")
 _INCREMENTAL = "NewClusterWithIncrementalUpgrade"
@@ -236,19 +234,14 @@ def _own_mounts(places: Iterable[Value], name: str, path: str) -> Iterator[Hit]:
     "group-labels-invalid", "error", "group",
     title="labels that Kubernetes would not take",
     why="KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5).",
-    fix="use letters, digits, `-`, `_` and `.`, at most 63, with a letter or digit at both ends", source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
+    fix=f"use {LABEL_FORM}", source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
 )  # fmt: skip
 def group_labels(group: Group, _: Facts) -> Iterator[Hit]:
     for key, value in group.value["labels"].items():
-        prefix, slash, name = key.rpartition("/")
-        if not _labels(name) or (slash and not (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix))):
+        if not is_label_key(key):
             yield Hit(value, f"key {key}", "a Kubernetes label's key")
-        if value.scalar and value.text and not _labels(value.text):
+        if value.scalar and not is_label_value(value.text):
             yield Hit(value, f"saw {value.text}", "a Kubernetes label's value")
-
-
-def _labels(text: str) -> bool:
-    return len(text) <= 63 and bool(_NAME.fullmatch(text))
 
 
 @rule(

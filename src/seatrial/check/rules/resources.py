@@ -11,6 +11,8 @@ from seatrial.check.rule import DLC_EKS, K8S_DOCS, KUBERAY, POD_GO, SOURCE, Fact
 from seatrial.check.values import CannotTell, Value, shown, whole
 
 _EXTENDED = f"{K8S_DOCS}/tasks/configure-pod-container/extended-resource/"
+_NVIDIA_RUNTIME = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
+_HIDE = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("-1", "nodevfiles", "")}
 _GPUS = f"{K8S_DOCS}/tasks/manage-gpus/scheduling-gpus/"
 
 
@@ -54,6 +56,24 @@ def num_gpus_without_limit(group: Group, _: Facts) -> Iterator[Hit]:
         return
     if (param.quantity or 0) > 0:
         yield Hit(param, f"num-gpus {param.text} and no GPU limit", f'limits: {{nvidia.com/gpu: "{param.text}"}}')
+
+
+@rule(
+    "gpus-hidden", "error", "gpu",
+    title="GPUs that the container asks for and then hides",
+    why="The pod's own variable wins over the device plugin's: the container holds the GPUs and sees none, unless the node hands devices out by CDI or mounts. With CUDA_VISIBLE_DEVICES empty `ray start` refuses num-gpus.",
+    fix="remove the variable; it belongs on pods without GPUs", source=_NVIDIA_RUNTIME,
+)  # fmt: skip
+def gpus_hidden(group: Group, _: Facts) -> Iterator[Hit]:
+    for name, words in _HIDE.items():
+        entry = group.env.get(name)
+        if not entry or entry["valueFrom"] or entry["value"].unknown or entry["value"].raw.lower() not in words:
+            continue
+        for key, value in accelerators(group):
+            if not value.unknown and (value.quantity or 0) > 0:
+                seen = f"{name} is {entry['value'].raw or 'empty'}, and {key} {value.raw} is asked for"
+                yield Hit(entry["name"], seen, "no such variable", "warning" if group.is_head else None)
+                break
 
 
 @rule(
