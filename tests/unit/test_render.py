@@ -315,7 +315,7 @@ def test_the_readme_says_what_to_do():
         (trial(scaling={"num_workers": 7, "gpus_per_worker": 1}), "global_batch"),
         (trial(runtimeEnv={"env_vars": {"HF_TOKEN": TOKEN}}), "runtimeEnv.env_vars.HF_TOKEN: looks like a secret"),
         (trial(cluster=group(pod={"containers": [{"name": "ray-worker", "env": [{"name": "HF_TOKEN", "value": TOKEN}]}]})),
-         "cluster: holds what looks like a secret"),
+         "cluster.workerGroups.0.pod.containers.0.env.0.value: looks like a secret"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_rendered_is_said_in_a_line(which, said):

@@ -70,7 +70,10 @@ def test_a_trial_with_everything_survives_the_journey():
             "template": {"from": "team.yaml"},
             "deadline": "2h",
         },
-        storage={"path": "/fsx", "volume": {"claim": "f", "mountPath": "/fsx", "create": {"size": "1Ti"}}},
+        storage={
+            "path": "/fsx",
+            "volume": {"claim": "f", "mountPath": "/fsx", "create": {"size": "1Ti", "storageClassName": "fsx"}},
+        },
     )
     assert which.resolved()["cluster"]["template"] == {"from": "team.yaml"}
     assert Trial.from_resolved(canonical(which.resolved())) == which

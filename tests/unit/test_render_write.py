@@ -18,7 +18,10 @@ from tests.unit.test_render_template import TEAM
 pytestmark = pytest.mark.unit
 
 NAME = "eks-g6-qwen2.5-1.5b"
-CLAIM = {"path": "/d/x", "volume": {"claim": "made", "mountPath": "/d", "create": {"size": "1Gi"}}}
+CLAIM = {
+    "path": "/d/x",
+    "volume": {"claim": "made", "mountPath": "/d", "create": {"size": "1Gi", "storageClassName": "fsx"}},
+}
 
 
 def names(folder: Path) -> set[str]:
@@ -130,7 +133,7 @@ def test_a_component_on_the_command_line(run, in_tmp):
     ("edit", "options", "said"),
     [
         (("provider: eks", "provider: local"), (), "trial.yaml:11:13: cluster.provider: saw local; expected eks or kubernetes"),
-        (("g6.12xlarge, replicas", "x9.huge, replicas"), (), "trial.yaml:15:17: cluster.workerGroups.0.gpus: is not known"),
+        (("g6.12xlarge, replicas", "x9.huge, replicas"), (), "trial.yaml:15:18: cluster.workerGroups.0.gpus: is not known"),
         (("env_vars: {}", "env_vars: {HF_TOKEN: abcdef-abcdef}"), (), "trial.yaml:17:44: runtimeEnv.env_vars.HF_TOKEN: looks"),
         (("eks", "eks"), ("--kustomize",), "cluster.template: missing"),
         (("eks", "eks"), ("-o", "-", "--json"), "--output: saw -"),

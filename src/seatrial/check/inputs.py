@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seatrial.canon import plain
 from seatrial.check import operator, reading
 from seatrial.check.reading import MAX_FILE_BYTES, Document, Node
 from seatrial.check.rule import Asked
@@ -18,16 +17,12 @@ from seatrial.check.values import Value
 from seatrial.errors import InputError, Place
 
 if TYPE_CHECKING:
-    from seatrial.events import Redactor
-    from seatrial.trial.loader import Loaded
     from seatrial.trial.model import Trial
-    from seatrial.trial.source import KeyPath
 
 STDIN = "-"
 _ENDINGS = (".yaml", ".yml", ".json")
 _MOST_FILES = 100_000
 _RENDERED = "#"  # `trial.yaml#rayjob.yaml`: what a trial renders to, where no such file was written
-_REFERS = ("key", "secretName")  # to a secret, by its name
 KUBERAY = ((1, 4), (1, 7))  # the releases that the rules were written from, see operator.py
 
 
@@ -152,7 +147,6 @@ def trial(path: Path) -> tuple[Trial, dict[str, str], Asked]:
     loaded = loader.load(path)
     if loaded.trial.cluster.provider in ("local", "ray"):
         return loaded.trial, {}, asked(loaded.trial)
-    _no_secret(loaded)
     try:
         _possible(loaded.trial)
         files = render(loaded.trial).files
@@ -164,63 +158,11 @@ def trial(path: Path) -> tuple[Trial, dict[str, str], Asked]:
 
 def _possible(trial: Trial) -> None:
     """Raises InputError for what the trial's cluster cannot be, or cannot do."""
-    from seatrial.trial.cluster import without_a_shared_class
-
-    if without_a_shared_class(trial.cluster, trial.storage):
-        raise InputError(
-            "missing",
-            field="storage.volume.create.storageClassName",
-            expected="a class that serves ReadWriteMany, such as one of EFS or FSx for Lustre",
-            fix="without it EKS takes its default class, EBS, which one node mounts: the claim stays Pending",
-        )
     if release := trial.cluster.kubernetesVersion:
         try:
             Schema(minor(release))
         except InputError as error:
             raise InputError(f"saw {release}", field="cluster.kubernetesVersion", expected=error.expected) from None
-
-
-def _no_secret(loaded: Loaded) -> None:
-    """Raises InputError, with the key, for a secret in a trial: its manifests carry all of it, readable for many.
-
-    Rendering refuses most of this too; what it says suits a trial on this machine as well.
-    """
-    from seatrial.events import Redactor
-    from seatrial.trial.source import dotted
-
-    document = plain(loaded.trial.resolved())
-    for keys, name in _secrets(document, (), Redactor({})):
-        in_pod = keys[:2] == ("runtimeEnv", "env_vars") or keys[-1] == "value"
-        variable = f"{{name: {name}, valueFrom: {{secretKeyRef: {{name: SECRET, key: KEY}}}}}}"
-        where = f"cluster.workerGroups[].pod: {{containers: [{{name: ray-worker, env: [{variable}]}}]}}"
-        if loaded.trial.cluster.template:
-            where = f"the env of your manifest's worker container: {variable}"
-        raise InputError(
-            "looks like a secret",
-            place=loaded.source.place(keys),
-            field=dotted(keys),
-            expected="no secret in manifests",
-            fix=f"take it out, and name a Kubernetes Secret in {where}" if in_pod else "take it out",
-        )
-
-
-def _secrets(value: Any, keys: KeyPath, redactor: Redactor) -> Iterator[tuple[KeyPath, str]]:
-    """Where secrets stand, and the name that each has. `{name: A, value: b}` is the variable A; the part of a name
-    before a slash is a domain; keys and names of Kubernetes Secrets are none themselves."""
-    if isinstance(value, list):
-        for position, item in enumerate(value):
-            yield from _secrets(item, (*keys, position), redactor)
-    elif isinstance(value, dict):
-        variable = isinstance(value.get("name"), str) and isinstance(value.get("value"), str)
-        for key, item in value.items():
-            name = value["name"] if variable and key == "value" else key.rpartition("/")[2]
-            looked_at = {"" if key in _REFERS else name: item}
-            if not isinstance(item, str):
-                yield from _secrets(item, (*keys, key), redactor)
-            elif redactor.value(looked_at) != looked_at:
-                yield (*keys, key), name
-    elif isinstance(value, str) and redactor.text(value) != value:
-        yield keys, str(keys[-1])
 
 
 def with_runtime_env(root: Value) -> tuple[Value, Place | None]:

@@ -71,13 +71,17 @@ def _document(rendered: Rendered, written: Written) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
+def _files(count: int) -> str:
+    return f"{count} file{'' if count == 1 else 's'}"
+
+
 def _said(rendered: Rendered, written: Written) -> str:
     folder = near(written.folder)
     same = len(written.unchanged)
     if written.written:
-        lines = [f"wrote {len(written.written)} files in {folder}{f', {same} unchanged' if same else ''}"]
+        lines = [f"wrote {_files(len(written.written))} in {folder}{f', {same} unchanged' if same else ''}"]
     else:
-        lines = [f"unchanged: {same} files in {folder}"]
+        lines = [f"unchanged: {_files(same)} in {folder}"]
     lines += [f"  removed  {name}, of an earlier render" for name in written.removed]
     lines += [f"  left     {name}, which is not of seatrial render" for name in written.foreign]
     space = f"-n {rendered.namespace} " if rendered.namespace else ""

@@ -12,12 +12,12 @@ from typing import Any
 from seatrial.canon import canonical, sha256
 from seatrial.driver.prepare import check_shared_path, recorded
 from seatrial.errors import InputError, InputErrors
-from seatrial.events import Redactor
 from seatrial.hardware import image
 from seatrial.plan import plan
+from seatrial.render import secrets
 from seatrial.ship import package
 from seatrial.trial import Trial
-from seatrial.trial.cluster import Cluster
+from seatrial.trial.cluster import Cluster, without_a_shared_class
 
 MOUNT = "/etc/seatrial"
 PACKAGE = f"{MOUNT}/seatrial.zip"
@@ -32,10 +32,6 @@ CREATE = "storage.volume.create"
 THEIRS = (
     *("rayVersion", "labels", "annotations", "serviceAccount", "imagePullSecrets", "priorityClass", "queue"),
     *("deadline", "head", "workerGroups", CREATE),
-)
-SECRET_HELP = (
-    "put it into a Kubernetes Secret and name that in cluster.workerGroups[].pod: "
-    "{containers: [{name: ray-worker, env: [{name: NAME, valueFrom: {secretKeyRef: {name: SECRET, key: KEY}}}]}]}"
 )
 
 
@@ -116,8 +112,11 @@ def ray_version(trial: Trial) -> str:
 
 def _refuse(trial: Trial, generated: bool) -> None:
     _provider(trial)
-    checks: list[Callable[[], object]] = [partial(check, trial) for check in (_secrets, _shared, plan)]
-    checks += [partial(_volume, trial)] if generated else [partial(_of_the_template, trial, key) for key in THEIRS]
+    checks: list[Callable[[], object]] = [partial(check, trial) for check in (secrets.refuse, _shared, plan)]
+    if generated:
+        checks += [partial(_volume, trial), partial(_class, trial)]
+    else:
+        checks += [partial(_of_the_template, trial, key) for key in THEIRS]
     problems: list[InputError] = []
     for check in checks:
         try:
@@ -136,21 +135,18 @@ def _provider(trial: Trial) -> None:
         raise InputError(f"saw {provider}", field="cluster.provider", expected="eks or kubernetes", fix=fix)
 
 
-def _secrets(trial: Trial) -> None:
-    """The trial is mounted from a ConfigMap, which everyone who may read the namespace can read."""
-    for name, value in trial.runtimeEnv.env_vars.items():
-        if Redactor({}).value({name: value}) != {name: value}:
-            raise InputError(
-                "looks like a secret",
-                field=f"runtimeEnv.env_vars.{name}",
-                expected="no secret in manifests",
-                fix=SECRET_HELP,
-            )
-    recorded(trial)
-
-
 def _shared(trial: Trial) -> None:
     check_shared_path(trial.storage.path)
+
+
+def _class(trial: Trial) -> None:
+    if without_a_shared_class(trial.cluster, trial.storage):
+        raise InputError(
+            "missing",
+            field="storage.volume.create.storageClassName",
+            expected="a class that serves ReadWriteMany, such as one of EFS or FSx for Lustre",
+            fix="without it EKS takes its default class, EBS, which one node mounts: the claim stays Pending",
+        )
 
 
 def _of_the_template(trial: Trial, key: str) -> None:

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from seatrial.errors import InputError, InputErrors, clean, shown
 from seatrial.trial.base import Misfit
 from seatrial.trial.model import Trial
-from seatrial.trial.source import KeyPath, Source, dotted, parse, read
+from seatrial.trial.source import KeyPath, Source, dotted, parse, read, undotted
 
 _FILE_PATHS: tuple[tuple[str, ...], ...] = (
     ("storage", "path"),
@@ -62,7 +62,7 @@ class Loaded:
         """`error`, which names a field, with the place of that field in the file."""
         if error.place or not error.field:
             return error
-        place = self.source.place(tuple(error.field.split(".")))
+        place = self.source.place(undotted(error.field))
         return InputError(error.seen, place=place, field=error.field, expected=error.expected, fix=error.fix)
 
 

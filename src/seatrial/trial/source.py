@@ -6,6 +6,7 @@ number and `on` is a word. Tags and merge keys are refused: a trial says what it
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import stat
@@ -93,6 +94,12 @@ def parse(raw: bytes, name: str) -> Source:
 def dotted(path: KeyPath) -> str:
     """`workload.optimizer.betas.1`: a path as error lines show it."""
     return ".".join(part if re.fullmatch(r"[\w/-]{1,60}", part) else shown(part) for part in map(str, path))
+
+
+def undotted(field: str) -> KeyPath:
+    """The path that `dotted` wrote; a number is a position in a list."""
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', field)
+    return tuple(int(p) if p.isdigit() else json.loads(p) if p.startswith('"') else p for p in parts)
 
 
 def _offset(text: str, position: int, name: str) -> Place:
