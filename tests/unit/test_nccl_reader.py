@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.probe.nccl.carry import pack, unpack
 from seatrial.probe.nccl.facts import Log
 from seatrial.probe.nccl.findings import CORROBORATED, INSUFFICIENT, LOG_ONLY, REFUTED, Moved, findings
 from seatrial.probe.nccl.forms import FORMS, recognise
@@ -291,3 +292,18 @@ def test_a_channel_line_is_what_the_grammar_says():
     assert (found["a"], found["b"], found["dir"], found["path"], found["comm"]) == (
         b"7", b"8", b"send", b"NET/AWS Libfabric/0/GDRDMA", b"0xab",
     )  # fmt: skip
+
+
+@given(st.sampled_from(NCCL), st.sampled_from(["Libfabric", "Socket", "IB"]), st.integers(1, 3), st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_facts_travel_as_json(version, net, nodes, local):
+    log = log_of(Job(version, net=net, nodes=nodes, local=local).text())
+    again = unpack(json.loads(json.dumps(pack(log))))
+    assert answers(again, expect="efa") == answers(log, expect="efa")
+    assert again == log
+
+
+def test_what_is_no_packed_log():
+    for document in ({}, {"processes": [1]}, {**pack(Log()), "processes": [{"writer": {}}]}):
+        with pytest.raises(ValueError, match="no facts of a log"):
+            unpack(document)
