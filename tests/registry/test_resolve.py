@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from seatrial.errors import InputError
-from seatrial.image import Resolved, resolve, same_image
 from seatrial.image.client import MAX_BYTES, Timeout
 from seatrial.image.errors import Altered, Denied, RegistryError, Unreachable
-from seatrial.image.likeness import compare
+from seatrial.image.likeness import compare, same_image
 from seatrial.image.reference import parse
+from seatrial.image.registry import Resolved, resolve
 from tests.support.registry import (
     DOCKER,
     OCI,

@@ -136,3 +136,16 @@ def test_masking_twice_changes_nothing_more(text):
 @given(st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text(max_size=20), max_size=4))
 def test_a_redacted_document_is_still_json(document):
     assert json.loads(json.dumps(NO_ENVIRONMENT.value(document))).keys() == document.keys()
+
+
+@pytest.mark.parametrize("part", ["--a-token-", "eyJaaaaaaaaaa-", "://a:", "secret", "-----BEGIN A ", "hf_", "bearer "])
+def test_long_lines_take_no_long_time(part):
+    """Logs hold progress bars and base64: a line of any length is read in about its length."""
+    assert len(Redactor({}).text(part * (200_000 // len(part)))) > 0
+
+
+def test_a_name_with_dashes_before_its_secret():
+    assert (
+        Redactor({}).text("run --hf-token=abcdefgh --x-api_key abcdefgh")
+        == "run --hf-token=[redacted] --x-api_key abcdefgh"
+    )

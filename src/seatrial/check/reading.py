@@ -32,7 +32,9 @@ _WORDS: dict[str, Any] = {
 }
 # What templating leaves for later: ${X}, $X, $(X), {{ x }}, <your-x>, PLACEHOLDER_X, CHANGE_ME, __X__, @X@.
 _PLACEHOLDER = re.compile(
-    r"\$\{[^}\n]*\}|\$\([^)\n]*\)|\{\{.*?\}\}|\$[A-Za-z_]\w*|<[A-Za-z][^<>\n]{0,80}>|\w*PLACEHOLDER\w*"
+    # Bounded, because what opens often and never closes would be searched to its end each time.
+    r"\$\{[^}\n]{0,500}\}|\$\([^)\n]{0,500}\)|\{\{.{0,500}?\}\}|\$[A-Za-z_]\w*|<[A-Za-z][^<>\n]{0,80}>"
+    r"|\w{0,80}PLACEHOLDER\w{0,80}"
     r"|\b(?:CHANGE|REPLACE)_?ME\b|\bREPLACE_WITH_\w+|\bYOUR_[A-Z_]+\b|\b__[A-Z][A-Z0-9_]*__|@[A-Z][A-Z0-9_]*@"
 )
 

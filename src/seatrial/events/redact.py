@@ -29,12 +29,13 @@ _SHAPES = re.compile(
     r"|\bhf_[A-Za-z0-9]{20,}"  # Hugging Face
     r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}"
     r"|\bsk-[A-Za-z0-9_-]{20,}"
-    r"|\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"  # JSON web token
+    r"|(?<![\w-])eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"  # JSON web token
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 )
 _URL_PASSWORD = re.compile(r"(?<=://)[^\s/:@]*:[^\s/@]+(?=@)")
+# From the beginning of a name, and names of a bounded length: a long run of dashes and words costs its length then.
 _ASSIGNMENT = re.compile(
-    r"(?i)\b([\w-]*(?:token(?!i[sz])|secret|passw(?:or)?d|api[_-]?key|access[_-]?key)[\w-]*)"
+    r"(?i)(?<![\w-])([\w-]{0,100}?(?:token(?!i[sz])|secret|passw(?:or)?d|api[_-]?key|access[_-]?key)[\w-]{0,100})"
     r"([\"']?\s*[=:]\s*[\"']?)([^\s\"',;&]{6,})"
 )
 _AUTHORIZATION = re.compile(r"(?i)(\bbearer\s+|\bauthorization[\"']?\s*[=:]\s*[\"']?\w+\s+)[\w.~+/=-]{8,}")
