@@ -259,6 +259,19 @@ class HostSample(Event):
     connections: dict[str, list[tuple[str, str]]] | None = None
 
 
+class NcclLog(Event):
+    """What one process's NCCL log says, read on the host where it was written. `kept` is a compressed copy, at most
+    16 MiB of the text; `bytes` and `digest` are of all of it."""
+
+    TEXT: ClassVar[tuple[str, ...]] = ("facts", "name")
+    event: Literal["nccl_log"] = "nccl_log"
+    name: str  # r<rank>.<host>.<pid>
+    bytes: str
+    digest: str
+    kept: str
+    facts: dict[str, Any]
+
+
 class Stalled(Event):
     """The driver's watchdog saw no progress within a limit of `workload.timeout`."""
 
@@ -308,6 +321,7 @@ AnyEvent = Annotated[
     | DataAudited
     | Environment
     | HostSample
+    | NcclLog
     | Stalled
     | ProcessFailed
     | Leftover,
