@@ -213,6 +213,13 @@ def test_efa_only_where_it_is(asked, efa):
     assert not re.search(r"/efa|FI_", str(templates["head"]))
 
 
+def test_a_required_network_is_pinned():
+    worker = pod_templates(job(trial(cluster={"require": "efa"})))["workers"]
+    assert {"name": "NCCL_NET", "value": "Libfabric"} in worker["spec"]["containers"][0]["env"]
+    with pytest.raises(InputError, match=r"cluster.require: saw efa, and cluster.workerGroups.0 has no EFA interface"):
+        render(trial(cluster={"require": "efa", **group(efa=0)}))
+
+
 def test_plain_kubernetes_has_nothing_of_aws():
     stream = "\n".join(text for name, text in render(trial(PLAIN)).files.items() if name != "configmap.yaml")
     assert not re.search(r"amazon|aws\b|/efa|EFA|FI_|instance-type", stream)

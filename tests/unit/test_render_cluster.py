@@ -44,6 +44,8 @@ def refusal(**changes) -> str:
         ({"cluster": group(memory="16Gi", shm="16Gi")}, "expected less than memory"),
         ({"cluster": {"workerGroups": [{"name": "a"}, {"name": "a"}]}}, "two are named a"),
         ({"base": PLAIN, "cluster": {"workerGroups": [{"efa": 1}]}}, "expected eks, where EFA is"),
+        ({"base": PLAIN, "cluster": {"require": "efa"}}, "saw efa and provider kubernetes; expected eks"),
+        ({"cluster": {"require": "tcp"}}, "Input should be 'efa'"),
         ({"cluster": group(gpus=1)}, "asks for 8 GPUs; expected at most the 2 of cluster.workerGroups"),
         ({"storage": {"path": "/other", "volume": {"claim": "fsx", "mountPath": "/fsx"}}}, "expected /fsx, where"),
         ({"storage": {"path": "/fsx/../x", "volume": {"claim": "fsx", "mountPath": "/fsx"}}}, "expected /fsx, where"),

@@ -176,6 +176,19 @@ def test_the_driver_stops_before_ray_does():
     assert head["spec"]["containers"][0]["lifecycle"]["preStop"] == {"httpGet": {"path": "/", "port": 80}}
 
 
+def test_a_required_network_is_pinned_and_asked_for():
+    which = for_team(cluster={"require": "efa"})
+    with pytest.raises(InputError, match=r"workerGroupSpecs.0 limits: holds no vpc.amazonaws.com/efa"):
+        render(which, base=TEAM)
+    line = "              - <<: *ray\n"
+    asks = "                resources: {limits: {vpc.amazonaws.com/efa: 1}}\n"
+    text = TEAM.replace(line, line + asks)
+    env = pod_templates(resource(render(which, base=text).files["rayjob.yaml"]))["gpu"]["spec"]["containers"][0]["env"]
+    assert {"name": "NCCL_NET", "value": "Libfabric"} in env
+    with pytest.raises(InputError, match=r"NCCL_NET: is Socket; expected Libfabric"):
+        render(which, base=text.replace("{name: NCCL_DEBUG, value: WARN}", "{name: NCCL_NET, value: Socket}"))
+
+
 @pytest.mark.parametrize("asked", ["ml", None])
 def test_the_config_map_goes_where_the_pods_are(asked):
     """Where the manifest names no namespace, nothing does: kubectl, ArgoCD or kustomize decide for all."""

@@ -16,6 +16,7 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 ROLE_LABEL = "seatrial.io/role"
 NETWORK_INTERFACE = "eth0"
+PINNED, OFI_NETWORK = "NCCL_NET", "Libfabric"  # the plugin takes this name at every version
 GRACE_S = 120
 TMP_RAY = "10Gi"
 _PORTS = (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))
@@ -186,6 +187,9 @@ def _worker_env(frame: Frame, group: Group) -> list[dict[str, Any]]:
         why += "; NCCL's data takes EFA." if group.pod.efa else "."
         env.append(noted(why, {"name": "NCCL_SOCKET_IFNAME", "value": NETWORK_INTERFACE}))
         env.append({"name": "GLOO_SOCKET_IFNAME", "value": NETWORK_INTERFACE})
+    if frame.trial.cluster.require:
+        why = "cluster.require: efa. With the network pinned, NCCL fails where the plugin does; else it would use TCP."
+        env.append(noted(why, {"name": PINNED, "value": OFI_NETWORK}))
     if group.pod.efa:
         env.append({"name": "FI_PROVIDER", "value": "efa"})
         env.append(

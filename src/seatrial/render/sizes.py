@@ -80,7 +80,15 @@ def _group(trial: Trial, position: int) -> Group:
     too_small = mebibytes(shm) < OBJECT_STORE_SHARE * mebibytes(memory)
     objects = int(mebibytes(shm) * SHM_USED_FOR_OBJECTS) << 20 if too_small else None
     whole = known is not None and 0 < gpus == known.gpus
-    pod = Pod(cpu, memory, shm, objects, gpus, _efa(trial, asked, known, gpus, field))
+    efa = _efa(trial, asked, known, gpus, field)
+    if trial.cluster.require and not efa:
+        raise InputError(
+            f"saw {trial.cluster.require}, and {field} has no EFA interface",
+            field="cluster.require",
+            expected="pods that ask for vpc.amazonaws.com/efa",
+            fix="set efa, or an instance type that has it: `seatrial catalog instances`",
+        )
+    pod = Pod(cpu, memory, shm, objects, gpus, efa)
     return Group(asked.name or _name(trial, position), asked.replicas, pod, whole, asked)
 
 

@@ -15,6 +15,7 @@ from seatrial.events import Redactor
 from seatrial.render import emit
 from seatrial.render.frame import ENTRYPOINT, MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, Frame
 from seatrial.render.patch import Edit, KeyPath
+from seatrial.render.pods import EFA, OFI_NETWORK, PINNED
 from seatrial.trial.cluster import below
 
 REPLACED = "seatrial.io/replaced-entrypoint"
@@ -168,6 +169,7 @@ class _Editor:
             self._stop_first(pod)
         if pod.trains:
             self._variable(pod, "NCCL_DEBUG", "INFO")
+            self._require(pod)
         self._storage(pod)
 
     def _check_image(self, pod: _Pod) -> None:
@@ -177,6 +179,19 @@ class _Editor:
             raise InputError(
                 f"saw {asked}", field="image", expected=f"{theirs}, which {pod.words} of {self._path} runs"
             )
+
+    def _require(self, pod: _Pod) -> None:
+        """Pins NCCL's network where the trial requires one; their pods must ask for it."""
+        if not self._frame.trial.cluster.require:
+            return
+        limits = self._edit.get((*pod.container, "resources", "limits"), {})
+        if EFA not in limits:
+            raise self._no(f"{pod.words} limits", f"holds no {EFA}", f"{EFA}, as cluster.require says")
+        position = self._variable_at(pod, PINNED)
+        theirs = OFI_NETWORK if position is None else self._edit.get((*pod.container, "env", position, "value"))
+        if "libfabric" not in str(theirs).lower() and str(theirs).lower() != "ofi":
+            raise self._no(f"{pod.words} {PINNED}", f"is {theirs}", f"{OFI_NETWORK}, as cluster.require says")
+        self._variable(pod, PINNED, OFI_NETWORK)
 
     def _stop_first(self, pod: _Pod) -> None:
         """Has the driver seal before Ray goes. A hook that is no shell command stays as it is."""

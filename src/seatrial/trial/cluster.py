@@ -141,6 +141,7 @@ class Cluster(Section):
 
     `labels` and `annotations` are put on everything that is rendered and on the pods; `queue` is a Kueue local queue.
     `deadline` is the longest life of the job; without it: what the trial's own limits allow, at most a day.
+    `require: efa` pins NCCL's network: where EFA cannot be used the job fails, instead of going on over TCP.
     """
 
     provider: Literal["eks", "kubernetes", "ray", "local"] = "local"
@@ -157,6 +158,7 @@ class Cluster(Section):
     priorityClass: ObjectName | None = None
     queue: ObjectName | None = None
     deadline: Seconds | None = Field(None, ge=60, le=2**31 - 1)
+    require: Literal["efa"] | None = None
     head: Head | None = None
     workerGroups: tuple[WorkerGroup, ...] = ()
     template: Template | None = None
@@ -168,6 +170,8 @@ class Cluster(Section):
             raise Misfit(f"two are named {twice[0]}; expected a name of its own for each", "workerGroups")
         if self.provider != "eks" and any(group.efa for group in self.workerGroups):
             raise Misfit(f"saw {self.provider} and a group with efa; expected eks, where EFA is", "provider")
+        if self.require and self.provider in ("local", "kubernetes"):
+            raise Misfit(f"saw {self.require} and provider {self.provider}; expected eks, where EFA is", "require")
         return self
 
 
