@@ -124,6 +124,41 @@ def test_a_page(run, job):
     assert "http" not in page.replace('lang="en"', "")
 
 
+TESTED = """# Collective test starting: all_reduce_perf
+# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
+#
+# Using devices
+#  Rank  0 Group  0 Pid   9001 on     node-0 device  0 [0000:10:1c] NVIDIA A100-SXM4-40GB
+#  Rank  1 Group  0 Pid   9001 on     node-1 device  0 [0000:10:1c] NVIDIA A100-SXM4-40GB
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    110.2    9.51    9.51      0    109.8    9.55    9.55      0
+   134217728      33554432     float     sum      -1   7071.6   18.98   18.98      0   7070.1   18.98   18.98    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 14.255
+#
+"""
+OLDER = """#       size         count    type   redop     time   algbw   busbw  error     time   algbw   busbw  error
+     1048576        262144   float     sum    110.2    9.51    8.51  2e-07    109.8    9.55    9.55  2e-07
+     104
+"""
+
+
+def test_results_of_nccl_tests_are_shown_beside(run, job):
+    folder = job(Job())
+    Path("new.txt").write_text(TESTED)
+    Path("old.txt").write_text(OLDER)
+    code, out, _ = run("transport", folder, "--expect", "efa", "--nccl-tests", "new.txt")
+    assert code == 3  # they corroborate nothing
+    assert "all_reduce, 2 ranks on 2 hosts: busbw 18.98 GB/s at 134217728 bytes" in " ".join(out.split())
+    document = json.loads(run("transport", folder, "--json", "--nccl-tests", "new.txt", "--nccl-tests", "old.txt")[1])
+    new, old = document["connectivity"]
+    assert (new["average"], new["best_busbw"], new["wrong"], new["hosts"]) == (14.255, 18.98, 0, ["node-0", "node-1"])
+    assert old["rows"] == [[1048576, 8.51, None]]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -135,6 +170,8 @@ def test_a_page(run, job):
         (("ok.log", "--counters", "ok.log"), "ok.log:1:1: --counters: is no JSON object"),
         (("ok.log", "--counters", "one.jsonl"), "--counters: one snapshot of a"),
         (("ok.log", "--counters", "text.jsonl"), "text.jsonl:1:1: --counters: efa/x holds what is no count"),
+        (("ok.log", "--nccl-tests", "ok.log"), "ok.log: --nccl-tests: holds no result"),
+        (("ok.log", "--nccl-tests", "no.txt"), "no.txt: --nccl-tests: cannot be read"),
         (("ok.log", "--html", "empty"), "empty: --html: cannot be written"),
     ],
 )

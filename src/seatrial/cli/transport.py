@@ -9,7 +9,7 @@ import click
 
 from seatrial.cli import transport_text
 from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
-from seatrial.probe.nccl import logs
+from seatrial.probe.nccl import logs, nccl_tests
 from seatrial.probe.nccl.counted import moved
 from seatrial.probe.nccl.findings import CORROBORATED, REFUTED, Finding, findings
 from seatrial.probe.nccl.graph import communicators
@@ -29,6 +29,14 @@ NETWORKS = ("efa", "socket", "ib")
     metavar="FILE",
     help="what the hosts' kernels counted, before and after: JSON lines, or the file of a run's probe",
 )
+@click.option(
+    "--nccl-tests",
+    "tests",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="what all_reduce_perf and its like printed, shown beside: it is no evidence of the job's own traffic",
+)
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="write the paths as a page, too")
 def command(
@@ -36,6 +44,7 @@ def command(
     expect: str | None,
     ranks: int | None,
     counters: tuple[Path, ...],
+    tests: tuple[Path, ...],
     as_json: bool,
     html: Path | None,
 ) -> int:
@@ -52,7 +61,7 @@ def command(
     found = communicators(log)
     moves = moved(counters) if counters else None
     answers = findings(log, found, expect=expect or "", ranks=ranks or 0, counters=moves)
-    document = summary(log, found, answers)
+    document = summary(log, found, answers) | {"connectivity": [nccl_tests.read(path).json() for path in tests]}
     if html:
         from seatrial.cli import transport_page
 

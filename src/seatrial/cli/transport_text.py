@@ -29,6 +29,9 @@ def lines(document: dict[str, Any], expect: str, ranks: int) -> Iterator[str]:
     if document["paths"]:
         yield ""
         yield from matrix(document)
+    for test in document["connectivity"]:
+        yield ""
+        yield from _wrapped(_tested(test), "")
     if document["troubles"]:
         yield ""
         for trouble in document["troubles"]:
@@ -55,6 +58,13 @@ def _seen(document: dict[str, Any], ranks: int) -> str:
     known = "" if ranks else "; only these were seen, --ranks says how many there should be"
     torn = document["not_evidence"]["torn_lines"]
     return ", ".join([seen, *versions, *([f"{torn} torn lines"] if torn else [])]) + known
+
+
+def _tested(test: dict[str, Any]) -> str:
+    what = f"{test['collective'] or 'nccl-tests'}, {test['ranks']} ranks on {len(test['hosts'])} hosts"
+    largest, busbw, _ = max(test["rows"])
+    wrong = f", {test['wrong']} wrong values" if test["wrong"] else ""
+    return f"{test['file']}: {what}: busbw {busbw:g} GB/s at {largest} bytes{wrong}; what the network can, not this job"
 
 
 def _communicators(communicators: list[dict[str, Any]], most: int = 10) -> Iterator[str]:

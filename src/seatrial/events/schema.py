@@ -259,6 +259,17 @@ class HostSample(Event):
     connections: dict[str, list[tuple[str, str]]] | None = None
 
 
+class Connectivity(Event):
+    """One collective of the check before the training: `size_bytes` of the whole tensor, seconds of each round by the
+    slowest rank, `busbw` in bytes/s by the median. Never evidence of the path that the training's bytes took."""
+
+    event: Literal["connectivity"] = "connectivity"
+    collective: Literal["all_gather", "reduce_scatter", "all_reduce"]
+    size_bytes: int
+    seconds: list[float]
+    busbw: float
+
+
 class NcclLog(Event):
     """What one process's NCCL log says, read on the host where it was written. `kept` is a compressed copy, at most
     16 MiB of the text; `bytes` and `digest` are of all of it."""
@@ -321,6 +332,7 @@ AnyEvent = Annotated[
     | DataAudited
     | Environment
     | HostSample
+    | Connectivity
     | NcclLog
     | Stalled
     | ProcessFailed
