@@ -77,6 +77,16 @@ def test_exit_codes(efa, net, code, word, run, job):
     assert run("transport", folder, *options)[0] == 0
 
 
+def test_a_probe_s_file_is_a_witness(run, job):
+    for host in ("node-0", "node-1"):
+        counters = [{"efa/a": {"tx_bytes": str(n), "rx_bytes": str(n)}} for n in (5, 5 + (1 << 30))]
+        events = [{"event": "opened"}, *({"event": "host_sample", "counters": c} for c in counters)]
+        events.append({"event": "nccl_log", "name": f"r0.{host}.79"})
+        Path(f"probe-{host}.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events))
+    options = [option for host in ("node-0", "node-1") for option in ("--counters", f"probe-{host}.jsonl")]
+    assert run("transport", job(Job()), "--expect", "efa", *options)[0] == 0
+
+
 def test_what_was_seen_and_what_was_not(run, job):
     folder = job(Job())
     assert "only these were seen" in run("transport", folder)[1]
@@ -170,6 +180,7 @@ def test_results_of_nccl_tests_are_shown_beside(run, job):
         (("ok.log", "--counters", "ok.log"), "ok.log:1:1: --counters: is no JSON object"),
         (("ok.log", "--counters", "one.jsonl"), "--counters: one snapshot of a"),
         (("ok.log", "--counters", "text.jsonl"), "text.jsonl:1:1: --counters: efa/x holds what is no count"),
+        (("ok.log", "--counters", "nameless.jsonl"), "nameless.jsonl:2:1: --counters: names no host"),
         (("ok.log", "--nccl-tests", "ok.log"), "ok.log: --nccl-tests: holds no result"),
         (("ok.log", "--nccl-tests", "no.txt"), "no.txt: --nccl-tests: cannot be read"),
         (("ok.log", "--html", "empty"), "empty: --html: cannot be written"),
@@ -182,6 +193,8 @@ def test_a_mistake_is_one_line(arguments, said, run, in_tmp):
     Path("ok.log").write_text(Job().text())
     Path("cut.gz").write_bytes(gzip.compress(Job().text().encode())[:-20])
     Path("cut.zst").write_bytes(b"\x28\xb5\x2f\xfdnot zstd")
+    sample = '{"event": "host_sample", "counters": {"efa/x": {"tx_bytes": "1"}}}\n'
+    Path("nameless.jsonl").write_text('{"event": "opened"}\n' + sample)
     Path("one.jsonl").write_text('{"host": "a", "counters": {"efa/x": {"tx_bytes": "1"}}}\n')
     Path("text.jsonl").write_text('{"host": "a", "counters": {"efa/x": {"tx_bytes": "many"}}}\n')
     code, out, err = run("transport", *arguments)

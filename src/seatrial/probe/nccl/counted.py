@@ -51,17 +51,27 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
         raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="--counters") from None
     except UnicodeDecodeError:
         raise InputError("is not text", place=Place(str(path)), field="--counters", expected="JSON lines") from None
-    host = ""
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        document = _document(line, Place(str(path), number, 1))
-        if document.get("event") == "opened":
-            host = _name(str(document.get("machine", "")))
-        if isinstance(document.get("host"), str) and "event" not in document:
-            host = _name(document["host"])
-        if isinstance(counters := document.get("counters"), dict) and counters and host:
-            yield host, _checked(counters, Place(str(path), number, 1))
+    found: list[tuple[str, Counters]] = []
+    documents = [(n, _document(line, Place(str(path), n, 1))) for n, line in enumerate(lines, 1) if line.strip()]
+    own = _of_probe([document for _, document in documents])
+    for number, document in documents:
+        host = own if "event" in document else document.get("host")
+        if isinstance(counters := document.get("counters"), dict) and counters:
+            if not isinstance(host, str) or not host:
+                raise InputError(
+                    "names no host",
+                    place=Place(str(path), number, 1),
+                    field="--counters",
+                    expected="the host as NCCL's lines name it; a probe's file has it if NCCL wrote a log there",
+                )
+            found.append((_name(host), _checked(counters, Place(str(path), number, 1))))
+    return found
+
+
+def _of_probe(documents: list[dict[str, Any]]) -> str:
+    """The host of a run's probe, from the name of a log that it read: `r0.node-0.79`."""
+    names = [str(document.get("name", "")) for document in documents if document.get("event") == "nccl_log"]
+    return names[0].partition(".")[2].rpartition(".")[0] if names else ""
 
 
 def _name(host: str) -> str:
