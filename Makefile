@@ -11,7 +11,7 @@ trial: $(STAMP)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -q -n 2 -m unit
-	$(BIN)/python -m pytest -q -m "(dist or ray or registry or browser) and not slow" --durations=10
+	$(BIN)/python -m pytest -q -m "(dist or ray or hosts or registry or browser) and not slow" --durations=10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow --durations=10

@@ -65,7 +65,7 @@ def test_what_goes_missing_never_helps(kind: str, clean_run: Path, lying_run: Pa
     whole = verdicts(root)
     assert (set(whole.values()) == {SUPPORTED}) == (kind == "clean")
     tried = 0
-    for path in sorted((root / "events").rglob("*.jsonl")) + [root / "claims.json", root / "trial.json"]:
+    for path in [*sorted((root / "events").rglob("*.jsonl")), root / "claims.json", root / "trial.json"]:
         data = path.read_bytes()
         for less in (None, *cuts(data)):
             tried += 1

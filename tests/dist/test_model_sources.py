@@ -33,12 +33,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<|end|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|end|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
     tokenizer.train_from_iterator([lines(0, 200)], trainer)
     transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>").save_pretrained(folder)
     config = {**TINY["workload"]["model"]["config"], "vocab_size": 300}
     torch.manual_seed(3)
-    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model(config.pop("model_type"), **config)).save_pretrained(folder)
+    transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(config.pop("model_type"), **config)
+    ).save_pretrained(folder)
     (folder / "train.md").write_text(lines(0, 400))
     (folder / "heldout.md").write_text(lines(1000, 60))
     return folder
@@ -46,7 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_from_a_folder(folder: Path, tmp_path: Path) -> None:
     data = {"train": str(folder / "train.md"), "heldout": str(folder / "heldout.md"), "heldout_windows": 8}
-    sealed = seal_run(gloo.run(quick(model={"path": str(folder)}, data=data, steps=10, checkpoint={"every": 10}), tmp_path))[1]
+    sealed = seal_run(
+        gloo.run(quick(model={"path": str(folder)}, data=data, steps=10, checkpoint={"every": 10}), tmp_path)
+    )[1]
     verdicts = {v["claim"]: v["verdict"] for v in sealed["verdicts"]}
     assert [verdicts[c] for c in list(verdicts)[:3]] == ["supported"] * 3, sealed["verdicts"]
     files = sealed["evidence"]["environment"]["environment.model"]["value"]["content"]["files"]
@@ -61,7 +67,9 @@ def oracle(folder: Path, windows: int, length: int) -> float:
     """Mean loss of the same windows by Transformers alone."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
-    ids = tokenizer((folder / "heldout.md").read_text(), add_special_tokens=False)["input_ids"] + [tokenizer.eos_token_id]
+    ids = tokenizer((folder / "heldout.md").read_text(), add_special_tokens=False)["input_ids"] + [
+        tokenizer.eos_token_id
+    ]
     rows = (len(ids) - 1) // length
     starts = [i * rows // windows * length for i in range(windows)]
     batch = torch.tensor([ids[s : s + length + 1] for s in starts])

@@ -58,15 +58,28 @@ def test_data_order_is_free_of_world_size(by_strategy: dict[str, tuple[list[floa
     assert len({chain(record) for _, record in by_strategy.values()}) == 1
 
 
-def test_every_strategy_supports_execution_and_reload(by_strategy: dict[str, tuple[list[float], dict[str, Any]]]) -> None:
+def test_every_strategy_supports_execution_and_reload(
+    by_strategy: dict[str, tuple[list[float], dict[str, Any]]],
+) -> None:
     for name, (_, record) in by_strategy.items():
-        verdicts = {v["claim"]: (v["verdict"], v["seen"]) for v in record["verdicts"] if not v["claim"].startswith("learning")}
+        verdicts = {
+            v["claim"]: (v["verdict"], v["seen"]) for v in record["verdicts"] if not v["claim"].startswith("learning")
+        }
         assert {v for v, _ in verdicts.values()} == {"supported"}, (name, verdicts)
 
 
 def test_replicas_are_compared_where_there_are_some(by_strategy: dict[str, tuple[list[float], dict[str, Any]]]) -> None:
-    states = {name: record["evidence"]["execution"]["execution.replicas"]["state"] for name, (_, record) in by_strategy.items()}
-    assert states == {"fsdp-2": "not-applicable", "fsdp-grad-op-2": "not-applicable", "fsdp-1": "not-applicable", "ddp-2": "value", "hsdp-4": "value"}
+    states = {
+        name: record["evidence"]["execution"]["execution.replicas"]["state"]
+        for name, (_, record) in by_strategy.items()
+    }
+    assert states == {
+        "fsdp-2": "not-applicable",
+        "fsdp-grad-op-2": "not-applicable",
+        "fsdp-1": "not-applicable",
+        "ddp-2": "value",
+        "hsdp-4": "value",
+    }
 
 
 def test_a_flipped_byte_in_a_shard_is_found_by_deep_alone(clean_run: Path, tmp_path: Path) -> None:
@@ -87,7 +100,9 @@ def test_data_that_ranks_do_not_share(tmp_path: Path) -> None:
     """Rank 1 has one more line in its held-out file: the run stops before step 1 and says why."""
     for name in ("train", "heldout"):
         (tmp_path / f"{name}.txt").write_text(f"{name} of the text\n" * 400)
-    trial = quick(data={"train": str(tmp_path / "train.txt"), "heldout": str(tmp_path / "heldout.txt"), "heldout_windows": 4})
+    trial = quick(
+        data={"train": str(tmp_path / "train.txt"), "heldout": str(tmp_path / "heldout.txt"), "heldout_windows": 4}
+    )
     layout = gloo.run(trial, tmp_path / "runs", own_data_on_rank_1)
     failed = read(layout.process(1, "rank-0"), "rank-0", layout.root.name).last(ProcessFailed)
     assert failed is not None
@@ -117,13 +132,18 @@ def test_a_storage_that_fills_up_is_sealed(tmp_path: Path) -> None:
     """A file system with room for the reserve and the start of a run, not for its checkpoint."""
     mount = tmp_path / "small"
     mount.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=9500k", "tmpfs", str(mount)], capture_output=True, check=False).returncode:
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=9500k", "tmpfs", str(mount)], capture_output=True, check=False
+    ).returncode:
         pytest.skip("mounting a tmpfs needs root")
     try:
         layout = gloo.run(quick(steps=200, checkpoint={"every": 100}), mount)
         _, record = seal_run(layout)
         assert record["exit_code"] == 4
-        assert "No space left" in str(record["evidence"]["execution"]["execution.failures"]["value"]) or "failed" in record["ended_early"]
+        assert (
+            "No space left" in str(record["evidence"]["execution"]["execution.failures"]["value"])
+            or "failed" in record["ended_early"]
+        )
         assert record["verdicts"][0]["verdict"] == "refuted"
         assert verify(find(str(layout.root))).problems == []
     finally:

@@ -295,5 +295,5 @@ def test_a_run_whose_ray_dies_is_sealed_all_the_same(asked: bool) -> None:
         found = record(root)
         assert found["ended_early"]
         verdicts = {v["claim"]: v["verdict"] for v in found["verdicts"]}
-        assert verdicts["execution.completed"] == "refuted"
+        assert "supported" not in verdicts.values()  # refuted if the driver could still say so, else not established
         assert verify(root / "record.json").problems == []

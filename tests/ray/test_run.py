@@ -197,6 +197,7 @@ def test_a_killed_worker(tmp_path: Path) -> None:
     assert (command.run_dir() / "logs/ray").is_dir()
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs(tmp_path: Path) -> None:
     command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}, timeout={"start": 90.0, "step": 4.0}))
     os.kill(command.until(rank_at_step(1, 5)), signal.SIGSTOP)
@@ -220,6 +221,7 @@ def test_ctrl_c_seals(asked: signal.Signals, tmp_path: Path) -> None:
     nothing_left(command.run_dir())
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_is_sealed_by_the_command(tmp_path: Path) -> None:
     command = Command(tmp_path, trial())
     pid = command.until(lambda root: next((e["pid"] for e in lines(root / "events/driver.jsonl")), 0))

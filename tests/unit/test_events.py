@@ -15,18 +15,9 @@ from hypothesis import strategies as st
 
 from seatrial.canon import plain
 from seatrial.events import Layout, Redactor, Stream, Writer, read
+from seatrial.events.base import Event
 from seatrial.events.layout import is_unlisted_by_design
-from seatrial.events.schema import (
-    Closed,
-    Evaluated,
-    Event,
-    NonFinite,
-    Opened,
-    Planned,
-    ProcessFailed,
-    RollCall,
-    Step,
-)
+from seatrial.events.schema import Closed, Evaluated, NonFinite, Opened, Planned, ProcessFailed, RollCall, Step
 
 pytestmark = pytest.mark.unit
 

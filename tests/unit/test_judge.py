@@ -55,6 +55,10 @@ GOOD: dict[str, Any] = {
     "performance.clocks": {"relative_spread": 0.0, "tolerance": 0.05},
     "performance.step_time": {"p95": 0.5},
     "environment.hosts": {"hosts": 1, "agree": True},
+    "transport.internode.path": {"path": "efa", "word": "corroborated", "reasons": []},
+    "transport.intranode.path": {"path": "shm", "word": "corroborated", "reasons": []},
+    "transport.gpudirect.path": {"path": True, "word": "corroborated", "reasons": []},
+    "transport.busbw": {"gb_per_s": 11.0},
 }  # fmt: skip
 
 
@@ -147,6 +151,22 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
         "value",
     ),
     ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01}}, "value"),
+    (
+        "transport.internode",
+        {"transport__internode__path": {"path": "tcp", "word": "corroborated", "reasons": []}},
+        "different",
+    ),
+    (
+        "transport.internode",
+        {"transport__internode__path": {"path": "socket", "word": "refuted", "reasons": ["a line"]}},
+        "different",
+    ),
+    (
+        "transport.gpudirect",
+        {"transport__gpudirect__path": {"path": False, "word": "corroborated", "reasons": []}},
+        "different",
+    ),
+    ("transport.min_busbw", {"transport__busbw": {"gb_per_s": 9.0}}, "value"),
 ]
 
 
@@ -220,7 +240,31 @@ DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("environment.hosts_agree", {"environment__hosts": {"hosts": 2, "agree": False}}, "contradiction"),
     ("environment.image_ran", {}, "unknown"),
-    ("transport.internode", {}, "not-run"),
+    *(
+        ("transport.internode", {"transport__internode__path": {"path": "efa", "word": word, "reasons": []}}, reason)
+        for word, reason in (
+            ("log-only", "uncorroborated"),
+            ("witnesses-disagree", "contradiction"),
+            ("insufficient", "unknown"),
+            ("refuted", "contradiction"),
+            ("a word of tomorrow", "unknown"),
+        )
+    ),
+    (
+        "transport.internode",
+        {"transport__internode__path": {"path": None, "word": "corroborated", "reasons": []}},
+        "unknown",
+    ),
+    (
+        "transport.internode",
+        {"transport__internode__path": Fact("transport.internode.path", "not-applicable", reason="one host")},
+        "unknown",
+    ),
+    (
+        "transport.gpudirect",
+        {"transport__gpudirect__path": unknown("transport.gpudirect.path", "no NCCL log")},
+        "unknown",
+    ),
     ("recovery.worker_kill", {}, "not-run"),
 ]
 
@@ -229,6 +273,13 @@ DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
 def test_not_established(claim: str, changes: dict[str, Any], reason: str) -> None:
     seen = verdict(claim, evidence(**changes))
     assert (seen.verdict, seen.reason) == (NOT_ESTABLISHED, reason)
+
+
+def test_a_throughput_says_the_path_and_does_not_rest_on_it() -> None:
+    seen = verdict("performance.tokens_per_second", evidence(transport__intranode__path=None))
+    assert seen.verdict == SUPPORTED
+    assert "path of the bytes: between hosts: efa, corroborated; within a host: no such evidence" in seen.seen
+    assert not any(name.startswith("transport") for name in seen.evidence)
 
 
 def test_a_void_run_establishes_nothing() -> None:

@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from seatrial.errors import EvidenceError
+from seatrial.evidence import judge, observe
 from seatrial.report import write
 from seatrial.report.leads import LEADS
 from seatrial.report.markdown import markdown
 from seatrial.report.page import html
 from seatrial.report.view import read_account
 from tests.browser.sample import DIGEST, NASTY, fact, full, record, unknown, verdict, written
+from tests.support.wires import World, run
 
 pytestmark = pytest.mark.unit
 
@@ -347,16 +349,16 @@ def test_a_page_stays_under_a_megabyte_and_says_what_it_left_out(tmp_path: Path)
     huge = [
         fact(
             f"execution.huge_{n}",
-            {"text": "<&>" * 200_000, "list": [["x" * 500] * 5] * 1000, "map": {f"k{i}": i for i in range(5000)}},
+            {"text": "<&>" * 60_000, "list": [["x" * 500] * 5] * 1000, "map": {f"k{i}": i for i in range(5000)}},
         )
-        for n in range(5)
+        for n in range(3)
     ]
-    long = fact("learning.train_loss", [[n, 3.14159] for n in range(100_000)])
-    many = [fact(f"transport.fact_{n}", "y" * 5000) for n in range(3000)]
+    long = fact("learning.train_loss", [[n, 3.14159] for n in range(30_000)])
+    many = [fact(f"transport.fact_{n}", "y" * 1500) for n in range(3000)]
     page_file, text_file, _ = write(
         written(
             tmp_path,
-            record(*huge, long, *many, verdicts=(verdict("execution.completed", "supported", "z" * 10**6),) * 300),
+            record(*huge, long, *many, verdicts=(verdict("execution.completed", "supported", "z" * 10**5),) * 300),
         )
     )
     assert page_file.stat().st_size < 1_000_000
@@ -425,3 +427,47 @@ def test_missing_steps_break_the_loss_curve(tmp_path: Path) -> None:
     curve = [[s, 3.0 - s / 100] for s in range(1, 40) if not 10 < s < 20]
     source = write(written(tmp_path, record(fact("learning.train_loss", curve))))[0].read_text()
     assert source.count('class="line seen"') == 2
+
+
+# --- transport ---------------------------------------------------------------------------------------------------
+
+
+def over_gloo(world: World, *claims: dict[str, Any]) -> dict[str, Any]:
+    """A record with the transport evidence of a run over gloo, judged."""
+    evidence = observe(run(world))
+    made = record(verdicts=tuple(v.json() for v in judge(claims, evidence)))
+    return {**made, "evidence": {"transport": evidence.json()["transport"]}}
+
+
+def test_the_path_and_the_bytes_of_each_host_against_the_band() -> None:
+    page, text = rendered(over_gloo(World("aabb"), {"claim": "transport.internode", "equals": "tcp"}))
+    for words in (
+        "tcp over eth0, corroborated",
+        "tcp over lo, corroborated",
+        "4 ranks on 2 hosts, over gloo",
+        "8 pairs over eth0, lo",
+    ):
+        assert words in page.words, words
+    assert page.words.count("240 MiB sent in 80 steps, within 229 MiB to") == 4  # two hosts with two interfaces each
+    assert "eth0 of b: 240 MiB" in page.words
+    assert "message_per_step_bytes 3 MiB wire_per_step_bytes 12 MiB" in page.words
+    assert "Bytes on the wire: **4 of 4** (interfaces within the band: eth0; lo)" in text
+
+
+def test_a_throughput_has_the_path_beside_it_also_where_nothing_was_claimed() -> None:
+    content = over_gloo(World("aa"))
+    rate = fact(
+        "performance.tokens_per_second",
+        {"tokens_per_second": 900.0, "tokens": 9000, "seconds": 10.0, "steps": 9},
+        "tokens/s",
+    )
+    content["evidence"]["performance"] = {rate["id"]: rate}
+    for shown in (rendered(content)[0].words, rendered(content)[1]):
+        assert "transport: not claimed; within a host tcp over lo, corroborated" in shown
+
+
+def test_a_counter_that_disagrees_is_in_the_path_line() -> None:
+    page, _ = rendered(
+        over_gloo(World("aabb", rate=lambda host, link, _: 0.5 if (host, link) == ("b", "eth0") else 1.0))
+    )
+    assert "tcp over eth0, witnesses-disagree; ranks hold connections over eth0 of b" in page.words

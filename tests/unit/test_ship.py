@@ -20,7 +20,10 @@ from tests.support.trials import tiny
 pytestmark = pytest.mark.unit
 
 SOURCES = Path(seatrial.__file__).parent
-NEEDS_TRAINING = ("seatrial.train.",)  # import torch; tests/ray/test_in_cluster.py imports them
+NEEDS_TRAINING = (
+    "seatrial.train.",
+    "seatrial.driver.backend",
+)  # import torch; tests/ray/test_in_cluster.py imports them
 
 
 @pytest.fixture(scope="module")

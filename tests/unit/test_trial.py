@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from seatrial.canon import canonical, digest, plain
 from seatrial.trial import KINDS, REGISTRY, Claim, Trial
+from seatrial.trial.claims import PATHS
 from seatrial.trial.loader import builtin, template, templates
 from tests.support.trials import tiny
 
@@ -37,6 +38,20 @@ def changed(path: tuple[str | int, ...], value: Any) -> Trial:
 
 def refusal(error: pytest.ExceptionInfo[ValidationError]) -> str:
     return "\n".join(detail["msg"] for detail in error.value.errors())
+
+
+@pytest.mark.parametrize(
+    ("name", "equals", "known"),
+    [
+        ("internode", "tpc", "efa, ib, socket, tcp"),
+        ("intranode", "efa", "nvlink, pcie-p2p, shm, tcp"),
+        ("gpudirect", "yes", "true, false"),
+    ],
+)
+def test_a_path_that_no_reader_names_is_refused_with_those_that_exist(name, equals, known):
+    with pytest.raises(ValidationError) as error:
+        claim(claim=f"transport.{name}", equals=equals)
+    assert f"saw {equals}; expected one of {known}" in refusal(error)
 
 
 @pytest.mark.parametrize("name", templates())
@@ -203,7 +218,7 @@ def test_every_registered_claim_takes_each_of_its_forms(name):
     entry = REGISTRY[name]
     assert entry.kind in KINDS
     assert entry.established_by in ("run", "drill", "comparison")
-    values = {"equals": "efa", "over": "base", "max_lost_steps": 5}
+    values = {"equals": PATHS.get(name, ("",))[0], "over": "base", "max_lost_steps": 5}
     for form in entry.forms:
         parameters = {parameter: values.get(parameter, 0.5) for parameter in form}
         assert claim(claim=name, **parameters).resolved() == {"claim": name, **parameters}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from seatrial.events import Layout, Stream, read
 from seatrial.events.schema import ProcessFailed, Step
 
@@ -31,6 +33,17 @@ def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -
         stream, event, _ = spoken[0]
         return f"{stream.path}.jsonl: {event.error} (during {event.during})"
     return f"{type(error).__name__}: {_last_line(error)}"
+
+
+def lost_hosts(layout: Layout, role: str, ranks: int, silent: Mapping[str, str]) -> str:
+    """What to add to a cause: which hosts do not answer (names by Ray node id), and which ranks are on them."""
+    streams = [read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name) for rank in range(ranks)]
+    said = []
+    for node, name in silent.items():
+        on = [str(rank) for rank, s in enumerate(streams) if s.header and s.header.host.startswith(f"{node}/")]
+        where = f" (rank {', '.join(on)})" if on else ""
+        said.append(f"; {name}{where} does not answer")
+    return "".join(said)
 
 
 def _reached(stream: Stream) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Collection, Mapping
@@ -19,29 +17,50 @@ from seatrial.record import seal
 DRIVER_LOG = "driver.log"  # in the session folder: raw output never lies in the run directory
 LOG_TAIL_BYTES = 2 << 20
 GRACE_S = 5.0
+STILL_S = 2.0
+LONGEST_S = 30.0
+CLOSED_BYTES = 256  # the line `closed` is shorter
 
 
 def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collection[int] = ()) -> list[str]:
-    """Waits for the processes of a run to go, then ends those that have not, but for `kept` pids.
+    """Waits for the processes of a run on this host to go, then ends those that have not, but for `kept` pids.
 
     Returns what had to be ended.
     """
-    left = _wait(root, session, grace, kept)
-    for process in left:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, signal.SIGKILL)
-    if left:
-        _wait(root, session, GRACE_S, kept)  # a file must not grow while it is hashed
-    return [str(process) for process in left]
+
+    def left() -> list[processes.Process]:
+        return [process for process in processes.of_run(root, session) if process.pid not in kept]
+
+    return [str(process) for process in processes.end(left, grace)]
 
 
-def _wait(root: Path, session: str, seconds: float, kept: Collection[int]) -> list[processes.Process]:
-    deadline = time.monotonic() + seconds
-    while left := [process for process in processes.of_run(root, session) if process.pid not in kept]:
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.1)
-    return left
+def wait_until_closed(layout: Layout) -> None:
+    """Until every process of the run on every host has ended its event file, or says no more."""
+    if not all(closed(path) for path in layout.events.glob("a*/probe-*.jsonl")):
+        wait_until_still(layout)
+
+
+def closed(path: Path) -> bool:
+    """Whether the last line of an event file says that its process has nothing more to say."""
+    try:
+        with path.open("rb") as handle:
+            handle.seek(max(0, handle.seek(0, os.SEEK_END) - CLOSED_BYTES))
+            return b'"event":"closed"' in handle.read()
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_still(layout: Layout) -> None:
+    """Until nothing writes events any more; processes on other hosts cannot be seen from here, their files can."""
+    sizes, still, deadline = _sizes(layout), time.monotonic(), time.monotonic() + LONGEST_S
+    while time.monotonic() - still < STILL_S and time.monotonic() < deadline:
+        time.sleep(processes.POLL_S)
+        if (now := _sizes(layout)) != sizes:
+            sizes, still = now, time.monotonic()
+
+
+def _sizes(layout: Layout) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in layout.events.rglob("*.jsonl")}
 
 
 def collect_logs(layout: Layout, temporary: Path, environments: tuple[Mapping[str, str], ...]) -> None:

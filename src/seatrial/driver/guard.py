@@ -7,26 +7,20 @@ the driver holds.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-from seatrial.driver.finish import collect_own_log, seal_run
+from seatrial.driver.finish import collect_own_log, seal_run, wait_until_still
 from seatrial.events import Layout
 from seatrial.probe import processes
 from seatrial.probe.processes import RUN_VARIABLE
 
 GRACE_S = 10.0  # Ray Train's workers go with the driver, but not at once
-QUIET_S = 2.0  # ranks on other hosts cannot be seen from here: their files have to stand still
-LONGEST_S = 30.0
-POLL_S = 0.2
 
 
 def start(layout: Layout, secrets: Mapping[str, str]) -> IO[bytes]:
@@ -68,22 +62,9 @@ def main() -> int:
 
 def _settle(layout: Layout) -> None:
     """Until nothing writes to the run any more: a file must not grow while it is hashed."""
-    deadline = time.monotonic() + GRACE_S
-    while (holding := list(processes.holding(layout.root))) and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-    for process in holding:
+    for process in processes.end(lambda: list(processes.holding(layout.root)), GRACE_S):
         print(f"seatrial: ended {process}", file=sys.stderr)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process.pid, signal.SIGKILL)
-    sizes, still, deadline = _sizes(layout), time.monotonic(), time.monotonic() + LONGEST_S
-    while time.monotonic() - still < QUIET_S and time.monotonic() < deadline:
-        time.sleep(POLL_S)
-        if (now := _sizes(layout)) != sizes:
-            sizes, still = now, time.monotonic()
-
-
-def _sizes(layout: Layout) -> dict[Path, int]:
-    return {path: path.stat().st_size for path in layout.events.rglob("*.jsonl")}
+    wait_until_still(layout)
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ from types import FrameType
 from typing import IO, Any
 
 from seatrial.driver import code, guard
-from seatrial.driver.blame import why_it_failed
-from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run
+from seatrial.driver.blame import lost_hosts, why_it_failed
+from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
 from seatrial.driver.prepare import check_shared, freeze, new_run
-from seatrial.driver.watchdog import Watchdog
+from seatrial.driver.watchdog import Watchdog, wait_for_stacks
 from seatrial.errors import (
     EXIT_ENDED_EARLY,
     EXIT_OK,
@@ -32,11 +32,15 @@ from seatrial.errors import (
     TimedOut,
 )
 from seatrial.events import Layout, Redactor
-from seatrial.events.schema import Closed, Environment, Event, Leftover, PhaseEnded, PhaseStarted, Roster
+from seatrial.events.base import Event
+from seatrial.events.schema import Closed, Environment, Leftover, PhaseEnded, PhaseStarted, Roster
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
 
 POLL_S = 0.25
+# What Ray Train raises for workers that are gone. Any other error may be of a Ray that has died itself: it ends this
+# process soon, and must not be waited for before the cause is written down.
+WORKERS_FAILED = "WorkerGroupError"
 # Short and under /tmp: Ray's socket paths in it are limited to 107 bytes.
 SESSION_PREFIX = "st-"
 
@@ -122,6 +126,7 @@ class Driver:
                 self._note(Leftover(processes=left))
             variables = self.trial.runtimeEnv.env_vars
             if self.address:
+                wait_until_closed(self.layout)
                 collect_own_log(self.layout, variables)
             elif self.temporary:
                 collect_logs(self.layout, self.temporary, (variables,))
@@ -139,13 +144,15 @@ class Driver:
                 status, cause = "finished", ""
                 try:
                     session = session or self._open_session()
-                    self._follow(session.start_group(role), role)
+                    self._follow(session, role)
                 except Interrupted as error:
                     status, cause = "interrupted", str(error)
                 except TimedOut as error:
-                    status, cause = "timed-out", str(error)
+                    status, cause = "timed-out", str(error) + self._lost_hosts(session, role)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
                     status, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
+                    if type(error).__name__ == WORKERS_FAILED:
+                        cause += self._lost_hosts(session, role)
                 self._note(PhaseEnded(phase=phase, attempt=1, status=status, cause=cause))
                 if status != "finished":
                     print(f"seatrial: {phase} {status}: {cause}", file=sys.stderr)
@@ -154,21 +161,30 @@ class Driver:
             if session is not None:
                 self._close_session(session)
 
-    def _follow(self, group: Any, role: str) -> None:
-        """Waits for a group of workers. Raises what it failed with, TimedOut or Interrupted."""
-        watchdog = Watchdog(
-            self.layout, role, self.trial.scaling.num_workers, self.trial.workload.steps, self.trial.workload.timeout
-        )
+    def _follow(self, session: Any, role: str) -> None:
+        """Starts a group of workers and waits for it. Raises what it failed with, TimedOut or Interrupted."""
+        ranks, work = self.trial.scaling.num_workers, self.trial.workload
+        group = session.start_group(role)
+        watchdog = Watchdog(self.layout, role, ranks, work.steps, work.timeout)
         try:
             while not group.ended(within=POLL_S):
                 if self._asked_to_stop:
                     raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
                 if expired := watchdog.check():
                     self._note(expired)
+                    wait_for_stacks(self.layout, role, ranks)
                     raise TimedOut(watchdog.explain(expired))
         except RunError:
             group.kill()
             raise
+
+    def _lost_hosts(self, session: Any, role: str) -> str:
+        try:
+            silent = session.probes.silent()
+        except Exception as error:  # Ray itself may be what the run failed with
+            print(f"seatrial: Ray did not tell which hosts answer: {error}", file=sys.stderr)
+            return ""
+        return lost_hosts(self.layout, role, self.trial.scaling.num_workers, silent)
 
     def _open_session(self) -> Any:
         import ray
@@ -180,7 +196,7 @@ class Driver:
         seen = {"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
         self._note(Environment(layer="ray", content=seen))
         try:
-            files = session.start_probes()
+            files = session.probes.start()
         except Exception:
             session.close()
             raise
@@ -190,11 +206,18 @@ class Driver:
     def _close_session(self, session: Any) -> None:
         """Each step is taken whatever became of the one before."""
 
+        def stop_probes() -> None:
+            left, problems = session.probes.stop()
+            if left:
+                self._note(Leftover(processes=left))
+            if problems:  # what is missing stays missing: an unclosed file, which the evidence says
+                raise RunError("; ".join(problems))
+
         def spare() -> None:
             self._kept = session.detached()
 
         for step, what in (
-            (session.stop_probes, "a probe ended badly"),  # its file stays unclosed, which the evidence says
+            (stop_probes, "a probe ended badly"),
             (session.keep_logs, "a host's logs could not be kept"),
             (spare, "Ray did not tell its own actors"),
             (session.close, "Ray ended badly"),  # its processes are looked for, and ended, after this

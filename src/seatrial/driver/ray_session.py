@@ -1,4 +1,5 @@
-"""Everything that touches Ray: the session, the probes, the two groups of workers. Written to Ray 2.56's surface."""
+"""What touches Ray: the session and its two groups of workers; `probes` and `backend` beside it. Written to Ray 2.56's
+surface."""
 
 from __future__ import annotations
 
@@ -13,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import seatrial
-from seatrial.canon import file_digest
 from seatrial.driver.code import seatrial_layer
 from seatrial.driver.finish import collect_job_logs
-from seatrial.driver.watchdog import STACKS
+from seatrial.driver.probes import Probes
+from seatrial.driver.watchdog import stack_file
 from seatrial.events import Layout
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe import processes
-from seatrial.probe.host import HostProbe
-from seatrial.probe.processes import RUN_VARIABLE
+from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS
 from seatrial.trial import Trial
 
 # Read by Ray Train on the driver when it is imported; a user's own setting wins.
@@ -85,7 +85,7 @@ class RaySession:
         for name, value in {**DEFAULTS, **(PRIVATE_DEFAULTS if self._private else {})}.items():
             os.environ.setdefault(name, value)
         self._trial, self._layout = trial, layout
-        self._probes: list[Any] = []
+        self.probes = Probes(layout)
         import ray
 
         where = self._of_its_own(temporary) if self._private else self._already_there(address)
@@ -105,43 +105,15 @@ class RaySession:
         """Its workers inherit nothing of this process: the mark that tells them from others' goes with the job."""
         return {"address": address, "runtime_env": {"env_vars": {RUN_VARIABLE: str(self._layout.root)}}}
 
-    def start_probes(self) -> list[str]:
-        """One actor without CPUs on each host, in the image's own interpreter, without the runtime environment.
-
-        Returns their event files, relative to the run directory, once all of them watch. Raises what one failed with.
-        """
-        import ray
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-        files: list[str] = []
-        claims, trial = (file_digest(p) for p in (self._layout.claims, self._layout.trial))
-        for node in ray.nodes():
-            if node["Alive"]:
-                place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                path = self._layout.process(1, f"probe-{node['NodeID'][:8]}")
-                variables = {NODE_VARIABLE: node["NodeID"], RUN_VARIABLE: str(self._layout.root)}
-                files.append(self._layout.relative(path))
-                actor = ray.remote(num_cpus=0)(HostProbe).options(
-                    scheduling_strategy=place, runtime_env={"env_vars": variables}
-                )
-                self._probes.append(actor.remote(str(path), self._layout.root.name, 1, claims, trial))
-        ray.get([probe.ready.remote() for probe in self._probes], timeout=120)
-        return files
-
-    def stop_probes(self) -> None:
-        """Has each probe write its last sample and close. Raises what a probe failed with."""
-        import ray
-
-        probes, self._probes = self._probes, []
-        ray.get([probe.stop.remote() for probe in probes], timeout=30)
-
     def start_group(self, role: str) -> Group:
         """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
         return Group(lambda: self._fit(role), self._layout.root)
 
     def _fit(self, role: str) -> None:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
-        from ray.train.torch import TorchConfig, TorchTrainer
+        from ray.train.torch import TorchTrainer
+
+        from seatrial.driver.backend import NodeTorchConfig
 
         scaling, gpu = self._trial.scaling, self._trial.scaling.gpus_per_worker > 0
         limits = (
@@ -150,7 +122,7 @@ class RaySession:
         TorchTrainer(
             _member,
             train_loop_config={"root": str(self._layout.root), "role": role},
-            torch_config=TorchConfig(
+            torch_config=NodeTorchConfig(
                 backend="cpu:gloo,cuda:nccl" if gpu else "gloo", timeout_s=int(max(limits.start, limits.step)) + 60
             ),
             scaling_config=ScalingConfig(
@@ -167,7 +139,8 @@ class RaySession:
     def _runtime_env(self) -> dict[str, Any]:
         asked = self._trial.runtimeEnv
         path = _package_path(asked.env_vars.get("PYTHONPATH", os.environ.get("PYTHONPATH", "")))
-        variables = {RUN_VARIABLE: str(self._layout.root), **asked.env_vars, "PYTHONPATH": path}
+        root = str(self._layout.root)
+        variables = {RUN_VARIABLE: root, MEMBER_VARIABLE: root, **asked.env_vars, "PYTHONPATH": path}
         if self._private and "GLOO_SOCKET_IFNAME" not in os.environ:
             # All ranks are on this machine: a VPN or a stale host name must not come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -176,7 +149,8 @@ class RaySession:
     def keep_logs(self) -> None:
         """Copies what this job's workers wrote on each host; a private Ray's logs are collected with its session.
 
-        Raises what the first host failed with that could not, once all others are done.
+        Raises what the first host failed with that could not, once all others are done. One that did not answer before
+        is not asked.
         """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -185,7 +159,7 @@ class RaySession:
             return
         job = ray.get_runtime_context().get_job_id()
         waiting = []
-        for node in (node for node in ray.nodes() if node["Alive"]):
+        for node in (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in self.probes.lost):
             place = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
             task = ray.remote(num_cpus=0, max_retries=0)(_keep_logs).options(scheduling_strategy=place)
             target = self._layout.logs / "ray" / node["NodeID"][:8]
@@ -238,7 +212,7 @@ def _member(config: dict[str, str]) -> None:
     me = ray.train.get_context()
     root, role = Path(config["root"]), config["role"]
     # The file stays open as long as the process: faulthandler writes to its descriptor from a signal handler.
-    stacks = (Layout(root).logs / f"stack-{role}-{me.get_world_rank()}.txt").open("w")
+    stacks = stack_file(Layout(root), role, me.get_world_rank()).open("w")
     faulthandler.register(STACKS, file=stacks, all_threads=True)
     context = open_context(
         root,

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 from seatrial.canon import parse
 from seatrial.events import Layout, Stream, read
-from seatrial.events.schema import Stalled, Step
-from seatrial.events.writer import host_identity
+from seatrial.events.schema import (
+    CheckpointSaved,
+    DataOpened,
+    Evaluated,
+    GradientRollCall,
+    Parameters,
+    Reloaded,
+    RollCall,
+    Stalled,
+    Step,
+    StorageCanary,
+)
 from seatrial.trial.workload import Timeout
 
-STACKS = signal.SIGUSR2  # members write their stacks when they get it
+# What every rank writes, step by step; the first of a host or of all has more to say, and is no further for that.
+EVERY_RANK = (
+    StorageCanary,
+    RollCall,
+    DataOpened,
+    Parameters,
+    Evaluated,
+    Step,
+    GradientRollCall,
+    CheckpointSaved,
+    Reloaded,
+)
+STACKS_S = 4.0  # what they are given: a probe looks once a second
 
 
 class Watchdog:
@@ -45,13 +65,12 @@ class Watchdog:
         )
         if evaluating:
             return None
-        ask_for_stacks(self._streams())
         return expired
 
     def _expire(self, name: str, allowed: float) -> Stalled:
         streams = self._streams()
         steps = [e.step if (e := s.last(Step)) else 0 for s in streams]
-        said = [len(s.events) for s in streams]
+        said = [sum(isinstance(e, EVERY_RANK) for e in s.events) for s in streams]
         behind = [rank for rank, count in enumerate(said) if count < max(said)] or list(range(len(streams)))
         return Stalled(limit=f"workload.timeout.{name}", seconds=allowed, last_step=min(steps), waiting_for=behind)
 
@@ -66,15 +85,19 @@ class Watchdog:
         return f"{what} within {expired.limit} = {expired.seconds:g} s; {who}; stacks are in logs/stack-*.txt"
 
 
-def ask_for_stacks(streams: list[Stream]) -> None:
-    """Has the ranks on this host write where they stand, into `logs/stack-*.txt`."""
-    for stream in streams:
-        if stream.header and stream.header.host == host_identity():
-            try:
-                os.kill(stream.header.pid, STACKS)
-            except (ProcessLookupError, PermissionError):  # gone, or its number is another's by now
-                continue
-    time.sleep(0.5)
+def stack_file(layout: Layout, role: str, rank: int) -> Path:
+    """Where a rank writes its stacks when it is asked to."""
+    return Path(layout.logs, f"stack-{role}-{rank}.txt")
+
+
+def wait_for_stacks(layout: Layout, role: str, ranks: int) -> None:
+    """Until every rank has written where it stands. The probe of its host asks it to, once it has read the driver's
+    `stalled`; a process that is stopped never answers."""
+    deadline = time.monotonic() + STACKS_S
+    files = [stack_file(layout, role, rank) for rank in range(ranks)]
+    while not all(_size(file) for file in files) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(0.2)  # the last one is being written
 
 
 def _size(path: Path) -> int:

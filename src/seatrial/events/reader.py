@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from seatrial.canon import parse, sha256
-from seatrial.events.schema import AnyEvent, Closed, Event, Opened, Step
+from seatrial.events.base import Event
+from seatrial.events.schema import AnyEvent, Closed, Opened, Step
 from seatrial.events.writer import GENESIS
 
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyEvent)

@@ -10,6 +10,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from seatrial.events.base import Event
+from seatrial.events.wires import Connectivity, HostSample, NcclLog
+
 SCHEMA = "seatrial.events/1"
 LOAD = "load of the checkpoint"  # the phase of a reload whose failure is a finding about the checkpoint
 
@@ -24,13 +27,6 @@ class NonFinite(BaseModel):
 
 
 Measured = float | NonFinite
-
-
-class Event(BaseModel):
-    """What every event is: frozen, nothing extra. `TEXT` names the fields that can hold free text, and so a secret."""
-
-    TEXT: ClassVar[tuple[str, ...]] = ()
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Opened(Event):
@@ -181,7 +177,7 @@ class DataOpened(Event):
     train_tokens: int
     rows: int
     heldout_windows: int
-    dropped: list[str] = []
+    dropped: list[str] = Field(default_factory=list)
 
 
 class Overlap(Event):
@@ -221,7 +217,8 @@ class Reloaded(Event):
     state: dict[str, str]
     missing: list[str]
     updates: dict[str, int]  # optimizer state `step` of every trainable parameter; 0 where there is none
-    dead: list[str] = []  # trainable parameters whose second moment is all zero on this rank: no gradient ever arrived
+    # Trainable parameters whose second moment is all zero on this rank: no gradient ever arrived.
+    dead: list[str] = Field(default_factory=list)
 
 
 class DataAudited(Event):
@@ -240,47 +237,6 @@ class Environment(Event):
     event: Literal["environment"] = "environment"
     layer: str
     content: dict[str, Any]
-
-
-class HostSample(Event):
-    """What the probe sees once a second: peak resident memory per process so far and anonymous memory of the whole run
-    now (bytes, decimal strings), and the last step in each rank's file.
-
-    `counters` are the kernel's, cumulative, by `net/INTERFACE`, `efa/DEVICE` and `ib/DEVICE` (whose data counters are
-    in bytes here); what could not be read is absent. `connections` are the established TCP connections of each training
-    process, as `[local ip:port, remote ip:port]`, written when they have changed.
-    """
-
-    event: Literal["host_sample"] = "host_sample"
-    steps: dict[str, int]
-    peaks_bytes: dict[str, str]
-    resident_bytes: str
-    counters: dict[str, dict[str, str]] = {}
-    connections: dict[str, list[tuple[str, str]]] | None = None
-
-
-class Connectivity(Event):
-    """One collective of the check before the training: `size_bytes` of the whole tensor, seconds of each round by the
-    slowest rank, `busbw` in bytes/s by the median. Never evidence of the path that the training's bytes took."""
-
-    event: Literal["connectivity"] = "connectivity"
-    collective: Literal["all_gather", "reduce_scatter", "all_reduce"]
-    size_bytes: int
-    seconds: list[float]
-    busbw: float
-
-
-class NcclLog(Event):
-    """What one process's NCCL log says, read on the host where it was written. `kept` is a compressed copy, at most
-    16 MiB of the text; `bytes` and `digest` are of all of it."""
-
-    TEXT: ClassVar[tuple[str, ...]] = ("facts", "name")
-    event: Literal["nccl_log"] = "nccl_log"
-    name: str  # r<rank>.<host>.<pid>
-    bytes: str
-    digest: str
-    kept: str
-    facts: dict[str, Any]
 
 
 class Stalled(Event):

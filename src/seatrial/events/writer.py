@@ -13,8 +13,9 @@ from typing import Any
 
 import seatrial
 from seatrial.canon import canonical, exact, plain, sha256, utc
+from seatrial.events.base import Event
 from seatrial.events.redact import Redactor
-from seatrial.events.schema import Closed, Event, Opened
+from seatrial.events.schema import Closed, Opened
 
 NODE_VARIABLE = "SEATRIAL_RAY_NODE"  # set by whoever knows the Ray node id of this process
 GENESIS = sha256(b"")  # the hash before the first line

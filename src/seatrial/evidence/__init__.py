@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seatrial.evidence import environment, execution, learning, performance, recovery
+from seatrial.evidence import environment, execution, learning, performance, recovery, transport
 from seatrial.evidence.facts import Evidence, Fact, Verdict
 from seatrial.evidence.gather import Run, gather
 from seatrial.evidence.judge import exit_code, judge
@@ -14,6 +14,7 @@ def observe(run: Run) -> Evidence:
     """The evidence of a run, kinds apart."""
     kinds = {
         "execution": execution,
+        "transport": transport,
         "performance": performance,
         "learning": learning,
         "recovery": recovery,

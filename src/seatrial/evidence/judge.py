@@ -7,7 +7,8 @@ from typing import Any
 
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED, Evidence, Verdict
-from seatrial.evidence.rules import JUDGES, Look, Missing
+from seatrial.evidence.look import Look, Missing
+from seatrial.evidence.rules import JUDGES
 from seatrial.trial.claims import REGISTRY
 
 

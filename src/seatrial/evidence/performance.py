@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from seatrial.events import Stream
-from seatrial.events.schema import CheckpointSaved, HostSample, Step
+from seatrial.events.schema import CheckpointSaved, Step
+from seatrial.events.wires import HostSample
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.evidence.series import quantile, thin

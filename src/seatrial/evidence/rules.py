@@ -6,37 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED, Evidence, Fact
-
-Answer = tuple[str, str, str]
-Judge = Callable[[dict[str, Any], "Look"], Answer]
-
-
-class Missing(Exception):
-    """A fact that the judge needs is not known."""
-
-    def __init__(self, fact: Fact):
-        self.fact = fact
-
-
-class Look:
-    """The evidence as one judge sees it; remembers what was looked at."""
-
-    def __init__(self, evidence: Evidence):
-        self._evidence = evidence
-        self.used: list[str] = []
-
-    def fact(self, name: str) -> Fact:
-        """The fact, known or not."""
-        self.used.append(name)
-        return self._evidence.get(name)
-
-    def value(self, name: str) -> Any:
-        """The value of a known fact. Raises Missing otherwise."""
-        fact = self.fact(name)
-        if not fact.known:
-            raise Missing(fact)
-        return fact.value
+from seatrial.evidence import rules_transport
+from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED
+from seatrial.evidence.look import Answer, Judge, Look
 
 
 def _completed(_: dict[str, Any], look: Look) -> Answer:
@@ -247,7 +219,7 @@ def _throughput(asked: dict[str, Any], look: Look) -> Answer:
     seen = look.value("performance.tokens_per_second")
     rate = float(seen["tokens_per_second"])
     over = _count(seen["steps"], "step")
-    shown = f"{rate:,.0f} tokens/s over {over} (claimed: {asked['min']:,g}); path of the bytes: not shown"
+    shown = f"{rate:,.0f} tokens/s over {over} (claimed: {asked['min']:,g}); {rules_transport.beside(look)}"
     return _timed(look) or ((SUPPORTED, "", shown) if rate >= asked["min"] else (REFUTED, "value", shown))
 
 
@@ -297,6 +269,7 @@ def _hosts(_: dict[str, Any], look: Look) -> Answer:
 JUDGES: dict[str, Judge] = {
     "execution.completed": _completed,
     "execution.all_ranks_participated": _participated,
+    **rules_transport.JUDGES,
     "recovery.checkpoint_reloads": _reloads,
     "learning.heldout.loss": _heldout("loss", lambda v: f"{v:.3f}"),
     "learning.heldout.bits_per_byte": _heldout("bits_per_byte", lambda v: f"{v:.2f}"),

@@ -18,6 +18,14 @@ TOLERANCES = {
     "overlap_window_limit": 0.1,  # share of suspect windows from which on learning is contaminated
     "clock_relative": 0.05,  # steady window: ranks among themselves
     "clock_slack_s": 2.0,  # steady window: ranks against the probe, which looks once a second
+    # Bytes of a host's counters against what the plan says its ranks send, as shares of it:
+    "wire_gloo_below": 0.02,  # nothing less can be right; it is what reading a moving counter costs
+    "wire_gloo_above": 0.05,  # heads of packets of 1,500 bytes are 4.6 %
+    "wire_nccl_below": 0.15,  # trees and multicast send less than rings
+    "wire_nccl_above": 1.0,  # LL sends a flag of 8 bytes with every 8
+    "wire_message_bytes": 1024,  # heads and acknowledgements of one message; 800 by benchmarks/gloo_wire.py
+    "wire_background_bytes_per_s": 500_000,  # gradient norms, roll calls, the store, Ray's own talk, logs
+    "sample_slack_s": 0.1,  # a probe reads steps and counters one after the other
 }
 
 

@@ -1,10 +1,12 @@
 """The probe of one host: an observer beside the training processes that outlives them.
 
-It samples once a second, into its own file. The training processes never read what it reads.
+It samples once a second, into its own file. The training processes never read what it reads. Beyond that it does on its
+host what the driver cannot do from another: it has ranks write their stacks, and ends those that outlive the run.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import threading
@@ -12,32 +14,41 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.canon import exact, parse
-from seatrial.events import Writer
-from seatrial.events.schema import Environment, HostSample
+from seatrial.events import Layout, Writer
+from seatrial.events.schema import Environment, Leftover
+from seatrial.events.wires import HostSample
 from seatrial.events.writer import host_identity
-from seatrial.probe import processes
+from seatrial.probe import counters, interfaces, processes
 from seatrial.probe.hardware import describe
 from seatrial.probe.packages import installed
+from seatrial.probe.sockets import Watch
+from seatrial.probe.told import Told, ends_the_run
 
 INTERVAL_S = 1.0
 LOOK_EVERY = 4
+GRACE_S = 5.0  # Ray ends the ranks of a run that is over, but not at once
 TAIL_BYTES = 64 << 10
 _STEP = re.compile(rb'"event":"step"[^\n]*?"step":(\d+)[^\n]*\n')
+_RANK, _SPARE = "TrainWorker", ("ray::IDLE", "default_worker.py")  # in the titles of Ray's processes
 
 
 class HostProbe:
-    """Watches the processes of one run on this host until `stop`."""
+    """Watches the processes of one run on this host until `stop`, or until the driver's events say that it is over."""
 
     def __init__(self, path: str, run: str, attempt: int, claims: str, trial: str):
         self._root = Path(path).parents[2]
         self._events = Writer(Path(path), run=run, attempt=attempt, role="probe", claims=claims, trial=trial)
         self._folder = Path(path).parent
+        self._driver = Told(Layout(self._root).driver_events)
+        self._sockets = Watch()
         self._peaks: dict[str, int] = {}
         self._libraries: dict[str, int] = {}
         self._pids: list[int] = []
-        self._stopping = threading.Event()
+        self._left: list[str] = []
+        self._over = threading.Event()
         self._problem: BaseException | None = None
         self._events.write(Environment(layer="hardware", content=describe()))
+        self._events.write(Environment(layer="network", content=interfaces.describe(interfaces.addresses())))
         self._events.write(Environment(layer="base_packages", content={"installed": installed()}))
         self._thread = threading.Thread(target=self._watch, name="probe", daemon=True)
         self._thread.start()
@@ -46,25 +57,57 @@ class HostProbe:
         """True: the probe has opened its file and watches."""
         return True
 
-    def stop(self) -> None:
-        """Ends the watch with a last sample. Raises what the watch failed with."""
-        self._stopping.set()
+    def stop(self) -> list[str]:
+        """Ends the watch; returns the ranks that had to be ended. Raises what the watch failed with."""
+        self._over.set()
         self._thread.join()
         if self._problem:
             raise self._problem
+        return self._left
+
+    def _watch(self) -> None:
+        try:
+            ticks = 0
+            while not self._over.wait(INTERVAL_S):
+                self._sample(ticks)
+                self._hear()
+                ticks += 1
+            self._finish()
+        except BaseException as error:
+            self._problem = error
+
+    def _hear(self) -> None:
+        """Does what follows, on this host, from what the driver has written."""
+        for event in self._driver.new():
+            if event["event"] == "stalled":
+                for process in self._ranks():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(process.pid, processes.STACKS)
+            elif ends_the_run(event):
+                self._over.set()
+
+    def _finish(self) -> None:
+        self._left = [str(process) for process in processes.end(self._outliving, GRACE_S)]
+        if self._left:
+            self._events.write(Leftover(processes=self._left))
+        self._sample(0)
         self._events.write(
             Environment(layer="libraries", content={p: exact(s) for p, s in sorted(self._libraries.items())})
         )
         self._events.close()
 
-    def _watch(self) -> None:
-        try:
-            ticks = 0
-            while not self._stopping.wait(INTERVAL_S):
-                self._sample(ticks)
-                ticks += 1
-        except BaseException as error:
-            self._problem = error
+    def _ranks(self) -> list[processes.Process]:
+        """Training processes on this host. A pid of theirs may be another process's by now: the title tells."""
+        return [p for p in processes.with_pids(set(self._members().values())) if _RANK in p.command]
+
+    def _outliving(self) -> list[processes.Process]:
+        """Ranks that are still there, and what they have started."""
+        started = [
+            process
+            for process in processes.of_run(self._root, variable=processes.MEMBER_VARIABLE)
+            if not any(word in process.command for word in _SPARE)
+        ]
+        return list({process.pid: process for process in (*self._ranks(), *started)}.values())
 
     def _sample(self, ticks: int) -> None:
         """One sample. Looking for new processes and libraries costs most, and is done every few seconds."""
@@ -76,9 +119,15 @@ class HostProbe:
         for name, pid in members.items():
             self._peaks[name] = max(self._peaks.get(name, 0), processes.status(pid).get("VmHWM", 0))
         resident = sum(processes.status(pid).get("RssAnon", 0) for pid in {*self._pids, *members.values()})
-        peaks = {name: exact(size) for name, size in sorted(self._peaks.items()) if size}
-        steps = {path.stem: step for path in self._folder.glob("rank-*.jsonl") if (step := _last_step(path))}
-        self._events.write(HostSample(steps=steps, peaks_bytes=peaks, resident_bytes=exact(resident)))
+        self._events.write(
+            HostSample(
+                steps={path.stem: step for path in self._folder.glob("rank-*.jsonl") if (step := _last_step(path))},
+                peaks_bytes={name: exact(size) for name, size in sorted(self._peaks.items()) if size},
+                resident_bytes=exact(resident),
+                counters=counters.read(),
+                connections=self._sockets.look(members),
+            )
+        )
 
     def _members(self) -> dict[str, int]:
         """Process name and pid of the training processes on this host, by the headers of their event files."""

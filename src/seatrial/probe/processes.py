@@ -1,15 +1,25 @@
-"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere blind."""
+"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere blind.
+
+A host is a network namespace, as in `events.writer.host_identity`: processes of another one are another host's, also
+where hosts share a machine and see each other's.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+import signal
+import time
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
 RUN_VARIABLE = "SEATRIAL_RUN_DIR"  # the absolute run directory; set for the driver, inherited by all that it starts
+MEMBER_VARIABLE = "SEATRIAL_MEMBER_OF"  # the same, for the ranks alone and what they start
+STACKS = signal.SIGUSR2  # ranks write their stacks when they get it
+POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -23,12 +33,12 @@ class Process:
         return f"{self.pid} {self.command}"
 
 
-def of_run(root: Path, session: str = "") -> Iterator[Process]:
+def of_run(root: Path, session: str = "", variable: str = RUN_VARIABLE) -> Iterator[Process]:
     """Live processes of a run: its directory in their environment, or its Ray session in what their output goes to.
 
     One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
     """
-    marker = f"{RUN_VARIABLE}={root.resolve()}".encode()
+    marker = f"{variable}={root.resolve()}".encode()
     for folder in _processes():
         try:
             command = (folder / "cmdline").read_bytes()
@@ -52,6 +62,16 @@ def of_module(name: str) -> Iterator[Process]:
             yield Process(int(folder.name), _readable(b" ".join(words)))
 
 
+def with_pids(pids: Collection[int]) -> Iterator[Process]:
+    """Those live processes that have one of these pids."""
+    for folder in _processes():
+        try:
+            if int(folder.name) in pids and (command := (folder / "cmdline").read_bytes()):
+                yield Process(int(folder.name), _readable(command))
+        except OSError:
+            continue
+
+
 def holding(root: Path) -> Iterator[Process]:
     """Live processes, but for this one, that have a file below `root` open."""
     below = f"{root.resolve()}/"
@@ -63,10 +83,38 @@ def holding(root: Path) -> Iterator[Process]:
             continue
 
 
+def end(find: Callable[[], list[Process]], grace: float) -> list[Process]:
+    """Waits until nothing is found any more, at most `grace` seconds, then kills what is. Returns what was killed."""
+    left = _wait(find, grace)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, signal.SIGKILL)
+    if left:
+        _wait(find, grace or POLL_S)  # a file must not grow while it is hashed
+    return left
+
+
+def _wait(find: Callable[[], list[Process]], seconds: float) -> list[Process]:
+    deadline = time.monotonic() + seconds
+    while (left := find()) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return left
+
+
 def _processes() -> Iterator[Path]:
+    """Of this host, but for this process."""
+    here = _namespace(PROC / "self")
     for folder in PROC.iterdir() if PROC.is_dir() else ():
-        if folder.name.isdigit() and int(folder.name) != os.getpid():
+        if folder.name.isdigit() and int(folder.name) != os.getpid() and (not here or _namespace(folder) == here):
             yield folder
+
+
+def _namespace(folder: Path) -> int:
+    """The inode of a process's network namespace, 0 if it cannot be seen."""
+    try:
+        return os.stat(folder / "ns/net").st_ino
+    except OSError:
+        return 0
 
 
 def _readable(command: bytes) -> str:

@@ -169,6 +169,48 @@ def _data(value: Any) -> str:
     return f"{value['source']}: {train}, {windows}{dropped}"
 
 
+def _path_line(value: Any) -> str:
+    """`tcp over eth0, corroborated`, for the finding on one path."""
+    path = value["path"]
+    words = {True: "used", False: "not used", None: "not known"}
+    shown = words[path] if path is None or isinstance(path, bool) else clipped(path, 60)
+    over = ", ".join(clipped(name, 40) for name in value.get("interfaces", []))
+    return ", ".join([shown + (f" over {over}" if over else ""), clipped(value["word"], 40)])
+
+
+def _path(value: Any) -> str:
+    return "; ".join([_path_line(value), *(clipped(why, 200) for why in value["reasons"])])
+
+
+def _ranks_by_host(value: Any) -> str:
+    hosts, ranks = len(value["by_host"]), sum(len(ranks) for ranks in value["by_host"].values())
+    return f"{count(ranks, 'rank')} on {count(hosts, 'host')}, over {clipped(value['backend'], 40)}"
+
+
+def _wire(value: Any) -> str:
+    """The rows in words where they are few, else how many are within their band."""
+    rows = value["by_interface"]
+    if len(rows) > 4:
+        return f"{sum(row['word'] == 'within' for row in rows)} of {count(len(rows), 'interface')} within the band"
+    hosts = {row["host"] for row in rows}
+    named = {host: f" of {clipped(host.partition('/')[0], 12)}" if len(hosts) > 1 else "" for host in hosts}
+    return "; ".join(f"{row['interface']}{named[row['host']]}: {_against(row)}" for row in rows)
+
+
+def _against(row: Any) -> str:
+    if "tx_bytes" not in row:
+        return clipped(row["problem"], 160)
+    sent, least, most = (size(float(row[k])) for k in ("tx_bytes", "at_least_bytes", "at_most_bytes"))
+    return f"{sent} sent in {count(row['steps'], 'step')}, {row['word']} {least} to {most}"
+
+
+def _connections(value: Any) -> str:
+    used = sorted({*value["internode"], *value["intranode"]})
+    lacking = len(value["without_connection"])
+    shown = f"{count(value['pairs'], 'pair')} over {', '.join(used) or 'no interface'}"
+    return f"{shown}, {lacking} without a connection" if lacking else shown
+
+
 LEADS: dict[str, Callable[[Any], str]] = {
     "execution.status": _status,
     "execution.planned_steps": lambda v: count(v, "step"),
@@ -197,6 +239,11 @@ LEADS: dict[str, Callable[[Any], str]] = {
     "performance.clocks": _clocks,
     "performance.peak_memory": _memory,
     "performance.checkpoint_time": _checkpoint_time,
+    **{f"transport.{question}.path": _path for question in ("internode", "intranode", "gpudirect")},
+    "transport.hosts": _ranks_by_host,
+    "transport.interfaces": _connections,
+    "transport.bytes": _wire,
+    "transport.busbw": lambda v: f"{figure(_number(v['gb_per_s']))} GB/s",
     "recovery.status": _status,
     "recovery.checkpoints": _checkpoints,
     "recovery.reload": _reload,

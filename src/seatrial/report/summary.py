@@ -54,8 +54,17 @@ def transport(account: Account) -> str:
     """The transport verdict that stands beside every throughput."""
     found = [v for v in account.verdicts if v.kind == "transport"]
     if len(found) == 1:
-        return f"transport: {found[0].shown}"
-    return "; ".join(f"{v.claim}: {v.shown}" for v in found) or "transport: not claimed"
+        said = f"transport: {found[0].shown}"
+    else:
+        said = "; ".join(f"{v.claim}: {v.shown}" for v in found) or "transport: not claimed"
+    return "; ".join([said, *_paths(account)])
+
+
+def _paths(account: Account) -> list[str]:
+    """The path that was seen, claimed or not; what does not exist in the run is left out."""
+    names = (("transport.internode.path", "between hosts"), ("transport.intranode.path", "within a host"))
+    facts = [(account.fact(name), words) for name, words in names]
+    return [f"{words} {fact.lead.partition(';')[0]}" for fact, words in facts if fact and fact.known and fact.lead]
 
 
 def not_claimed(account: Account) -> str:
@@ -86,6 +95,7 @@ def key_figures(account: Account) -> list[KeyFigure]:
         ("execution.executed_steps", "Steps on each rank", _steps),
         ("learning.heldout.bits_per_byte.after", "Held-out bits per byte", _heldout),
         ("performance.tokens_per_second", "Throughput, tokens/s", _throughput),
+        ("transport.bytes", "Bytes on the wire", _wire),
         ("performance.step_time", "Step time, p50", _step_time),
         ("performance.peak_memory", "Peak memory", _memory),
         ("recovery.reload", "Checkpoint reload", _reload),
@@ -131,6 +141,13 @@ def _heldout(value: Any, account: Account) -> tuple[str, str]:
 
 def _throughput(value: Any, _: Account) -> tuple[str, str]:
     return f"{float(value['tokens_per_second']):,.0f}", ""
+
+
+def _wire(value: Any, _: Account) -> tuple[str, str]:
+    rows = value["by_interface"]
+    within = sum(row["word"] == "within" for row in rows)
+    links = "; ".join(dict.fromkeys(string(row["interface"], 40) for row in rows))
+    return f"{within} of {len(rows)}", f"{'interface' if len(rows) == 1 else 'interfaces'} within the band: {links}"
 
 
 def _step_time(value: Any, _: Account) -> tuple[str, str]:

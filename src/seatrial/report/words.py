@@ -20,6 +20,7 @@ REASONS = {
     "synthetic-data": "random tokens support no learning claim",
     "contaminated": "held-out data stands in the training data",
     "value": "the value seen is not the value claimed",
+    "different": "what was seen is something else than what was claimed",
     "non-finite": "a number was not finite",
 }
 
@@ -54,6 +55,14 @@ FACTS: dict[str, tuple[str, str]] = {
     "execution.data_order": ("Data order", "Data and storage"),
     "execution.storage": ("Storage", "Data and storage"),
     "execution.tolerances": ("Tolerances, set before step 0", "Tolerances"),
+    "transport.internode.path": ("Path between hosts", "Path"),
+    "transport.intranode.path": ("Path within a host", "Path"),
+    "transport.gpudirect.path": ("GPUDirect RDMA", "Path"),
+    "transport.hosts": ("Ranks by host", "Path"),
+    "transport.bytes": ("Bytes against the band", "Witnesses"),
+    "transport.interfaces": ("Interfaces of the ranks' connections", "Witnesses"),
+    "transport.nccl": ("NCCL's log", "Witnesses"),
+    "transport.busbw": ("Bus bandwidth", "Witnesses"),
     "performance.tokens_per_second": ("Throughput", "Steady window"),
     "performance.step_time": ("Step time", "Steady window"),
     "performance.data_wait": ("Waiting for data", "Steady window"),

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from seatrial.events.schema import Connectivity
+from seatrial.events.wires import Connectivity
 from seatrial.train.context import Context
 
 SIZES = (64 << 10, 1 << 20, 4 << 20)  # bytes of the whole tensor

@@ -16,16 +16,17 @@ from torch.distributed.tensor import DTensor
 
 from seatrial.canon import measured
 from seatrial.errors import RunError
-from seatrial.events.schema import Baselines, DataOpened, Environment, Event, Overlap, Step
+from seatrial.events.base import Event
+from seatrial.events.schema import Baselines, DataOpened, Environment, Overlap, Step
 from seatrial.plan.order import indices, sample_digest
 from seatrial.plan.schedule import learning_rate
-from seatrial.train import checkpoint, model, observe
+from seatrial.train import checkpoint, connectivity, model, observe
 from seatrial.train.context import Context, carry_out, check_storage
 from seatrial.train.data import Dataset, baselines, open_data, overlap
 from seatrial.train.environment import process_layers
 from seatrial.train.evaluate import evaluate
 from seatrial.train.loss import token_loss
-from seatrial.train.shard import make_mesh, shard
+from seatrial.train.shard import describe, make_mesh, shard
 
 
 def run(context: Context) -> None:
@@ -40,6 +41,9 @@ def _phases(context: Context) -> Iterator[str]:
     observe.roll_call(context, "start", 0)
     for layer in process_layers(context):
         context.events.write(layer)
+
+    yield "connectivity check"
+    connectivity.check(context)
 
     yield "model and data"
     trainee = build(context)
@@ -85,6 +89,7 @@ def build(context: Context) -> Trainee:
     )
     if context.rank == 0:
         context.events.write(Environment(layer="model", content=model.identity(work.model, folder, config)))
+        context.events.write(Environment(layer="sharding", content=describe(module, context.plan, work)))
     return Trainee(module, root, mesh, optimizer, open_data(trial, folder, int(config.vocab_size)))
 
 

@@ -15,6 +15,12 @@ from seatrial.trial.base import Misfit, Section
 
 KINDS = ("execution", "transport", "performance", "learning", "recovery", "environment")
 BASELINES = ("unigram", "bigram")
+# What `equals` of a claim may say. gloo always gives tcp; NCCL without a network plugin gives socket.
+PATHS: dict[str, tuple[str | bool, ...]] = {
+    "transport.internode": ("efa", "ib", "socket", "tcp"),
+    "transport.intranode": ("nvlink", "pcie-p2p", "shm", "tcp"),
+    "transport.gpudirect": (True, False),
+}
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,9 @@ class Claim(Section):
             raise Misfit(f"saw {self.below}; expected a number or one of {', '.join(BASELINES)}", "below")
         if self.over is not None and self.over != "base":
             raise Misfit(f"saw {self.over}; expected base, the model before step 0", "over")
+        if (known := PATHS.get(self.claim)) and self.equals not in known:
+            words = ", ".join(str(value).lower() if isinstance(value, bool) else value for value in known)
+            raise Misfit(f"saw {self.equals}; expected one of {words}", "equals")
         for name in ("by", "improves_by", "max_lost_steps"):
             value = getattr(self, name)
             if value is not None and value < 0:

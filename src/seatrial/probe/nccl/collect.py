@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seatrial.canon import exact
 from seatrial.events import Redactor
-from seatrial.events.schema import NcclLog
+from seatrial.events.wires import NcclLog
 from seatrial.probe.nccl.carry import pack
 from seatrial.probe.nccl.reader import Reader
 

@@ -1,0 +1,50 @@
+"""Events about hosts and the wires between them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from seatrial.events.base import Event
+
+
+class HostSample(Event):
+    """What the probe sees once a second: peak resident memory per process so far and anonymous memory of the whole run
+    now (bytes, decimal strings), and the last step in each rank's file.
+
+    `counters` are the kernel's, cumulative, by `net/INTERFACE`, `efa/DEVICE` and `ib/DEVICE` (whose data counters are
+    in bytes here); what could not be read is absent. `connections` are the established TCP connections of each training
+    process, as `[local ip:port, remote ip:port]`, written when they have changed.
+    """
+
+    event: Literal["host_sample"] = "host_sample"
+    steps: dict[str, int]
+    peaks_bytes: dict[str, str]
+    resident_bytes: str
+    counters: dict[str, dict[str, str]] = Field(default_factory=dict)
+    connections: dict[str, list[tuple[str, str]]] | None = None
+
+
+class Connectivity(Event):
+    """One collective of the check before the training: `size_bytes` of the whole tensor, seconds of each round by the
+    slowest rank, `busbw` in bytes/s by the median. Never evidence of the path that the training's bytes took."""
+
+    event: Literal["connectivity"] = "connectivity"
+    collective: Literal["all_gather", "reduce_scatter", "all_reduce"]
+    size_bytes: int
+    seconds: list[float]
+    busbw: float
+
+
+class NcclLog(Event):
+    """What one process's NCCL log says, read on the host where it was written. `kept` is a compressed copy, at most
+    16 MiB of the text; `bytes` and `digest` are of all of it."""
+
+    TEXT: ClassVar[tuple[str, ...]] = ("facts", "name")
+    event: Literal["nccl_log"] = "nccl_log"
+    name: str  # r<rank>.<host>.<pid>
+    bytes: str
+    digest: str
+    kept: str
+    facts: dict[str, Any]

@@ -1,0 +1,36 @@
+"""What a probe learns from the driver's event file: it lies on the storage, which is there when Ray is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seatrial.canon import parse
+
+
+class Told:
+    """Follows the driver's events while they grow."""
+
+    def __init__(self, path: Path):
+        self._path, self._offset = path, 0
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        """The events that came since the last call. A file that is opened anew shows its true size on NFS too."""
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as handle:
+            handle.seek(self._offset)
+            data = handle.read()
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        for line in data[:whole].splitlines():
+            if b'"event":"stalled"' in line or b'"event":"phase_ended"' in line or b'"event":"closed"' in line:
+                yield parse(line)
+
+
+def ends_the_run(event: dict[str, Any]) -> bool:
+    """Whether no process of the run has anything left to do: nothing follows a phase that did not finish."""
+    if event["event"] == "phase_ended":
+        return bool(event["phase"] == "reload" or event["status"] != "finished")
+    return bool(event["event"] == "closed")

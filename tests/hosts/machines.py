@@ -1,0 +1,171 @@
+"""Several hosts on one machine: a network namespace each, joined by a bridge, with a host name and a /tmp/ray of its own.
+
+What they share is what pods of one node share: kernel, boot id, clock. Process ids and files they share beyond that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PREFIX = f"st{os.getpid()}"
+MOUNT_POINT = Path("/tmp/ray")  # where `ray` looks for the Ray of its host
+NAMES = ("head", "one", "two")
+# Private mounts and host name for one command: `ip netns exec` has given it mounts and a /sys of its own.
+ENTER = 'hostname "$1"; mount --bind "$2" /tmp/ray; shift 2; exec "$@"'
+
+
+def ip(*words: str) -> str:
+    """One command of iproute2; what it said."""
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+@dataclass(frozen=True)
+class Host:
+    """One host: `eth0` in a namespace carries its address; `port` is the bridge's end of the cable."""
+
+    name: str
+    address: str
+    home: Path
+
+    @property
+    def namespace(self) -> str:
+        return f"{PREFIX}-{self.name}"
+
+    @property
+    def port(self) -> str:
+        return f"to-{self.name}"
+
+    @property
+    def inode(self) -> int:
+        """As every process on this host sees it."""
+        return os.stat(f"/run/netns/{self.namespace}").st_ino
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """A process on this host. Its group is its own."""
+        return subprocess.Popen(
+            ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-ec", ENTER, "sh", f"host-{self.name}",
+             str(self.home / self.name), *command],
+            env={**self.environment(), **environment}, cwd=self.home, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, *command: str, timeout: float = 60, **environment: str) -> str:
+        """A process on this host, to its end. Raises CalledProcessError with what it said."""
+        process = self.start(*command, **environment)
+        said, _ = process.communicate(timeout=timeout)
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, shlex.join(command), said)
+        return said
+
+    def environment(self) -> dict[str, str]:
+        """The token lies in the home directory; nothing of the tester's own Ray or network settings gets in."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "GLOO_", "NCCL_", "SEATRIAL_"))}
+        return {
+            **kept,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "HF_HUB_OFFLINE": "1",
+            "PYTHONUNBUFFERED": "1",
+            "RAY_AUTH_MODE": "token",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+            "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nothing drains these hosts, and it costs their cores
+        }
+
+    def pids(self) -> list[int]:
+        return [int(pid) for pid in ip("netns", "pids", self.namespace).split()]
+
+    def cut(self) -> None:
+        """Takes the carrier from the cable, at the bridge's end."""
+        ip("-n", f"{PREFIX}-bridge", "link", "set", self.port, "down")
+
+    def mend(self) -> None:
+        ip("-n", f"{PREFIX}-bridge", "link", "set", self.port, "up")
+
+    @contextlib.contextmanager
+    def slowed(self, rate: str) -> Iterator[None]:
+        """What this host sends goes at no more than `rate`, as tc writes it."""
+        words = f"tc -n {self.namespace} qdisc %s dev eth0 root %s"
+        limit = f"tbf rate {rate} burst 64kb latency 2s"
+        subprocess.run(shlex.split(words % ("add", limit)), check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(shlex.split(words % ("del", "")), check=True)
+
+
+@contextlib.contextmanager
+def network() -> Iterator[list[Host]]:
+    """A head and two workers, wired. Everything is removed afterwards, also what was only half made."""
+    remove_stale()
+    home = Path(tempfile.mkdtemp(prefix="seatrial-hosts-", dir="/var/tmp"))
+    made_mount_point = not MOUNT_POINT.exists()
+    MOUNT_POINT.mkdir(exist_ok=True)
+    try:
+        ip("netns", "add", f"{PREFIX}-bridge")
+        ip("-n", f"{PREFIX}-bridge", "link", "add", "bridge", "type", "bridge")
+        ip("-n", f"{PREFIX}-bridge", "link", "set", "bridge", "up")
+        hosts = [Host(name, f"10.77.0.{11 + number}", home) for number, name in enumerate(NAMES)]
+        for host in hosts:
+            _wire(host)
+        yield hosts
+    finally:
+        remove(PREFIX)
+        shutil.rmtree(home, ignore_errors=True)
+        if made_mount_point:
+            with contextlib.suppress(OSError):  # somebody else's Ray has come to use it
+                MOUNT_POINT.rmdir()
+
+
+def _wire(host: Host) -> None:
+    (host.home / host.name).mkdir()
+    inside = ("-n", host.namespace)
+    ip("netns", "add", host.namespace)
+    ip(*inside, "link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", f"{PREFIX}-bridge")
+    ip("-n", f"{PREFIX}-bridge", "link", "set", host.port, "master", "bridge", "up")
+    ip(*inside, "address", "add", f"{host.address}/24", "dev", "eth0")
+    for interface in ("lo", "eth0"):
+        ip(*inside, "link", "set", interface, "up")
+    ip(*inside, "route", "add", "default", "dev", "eth0")
+
+
+def remove(prefix: str) -> None:
+    """Ends what runs in the namespaces of a test process, and takes them away; their cables go with them."""
+    names = [line.split()[0] for line in ip("netns", "list").splitlines() if line.startswith(f"{prefix}-")]
+    deadline = time.monotonic() + 10
+    while (left := [int(p) for n in names for p in ip("netns", "pids", n).split()]) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    for name in names:
+        ip("netns", "delete", name)
+
+
+def remove_stale() -> None:
+    """What a test process left that was killed itself."""
+    prefixes = {line.partition("-")[0] for line in ip("netns", "list").splitlines()}
+    for prefix in prefixes:
+        if prefix.removeprefix("st").isdigit() and not Path(f"/proc/{prefix.removeprefix('st')}").exists():
+            remove(prefix)
+
+
+def wait_for(there: Callable[[], Any], seconds: float = 90) -> Any:
+    """What is there, once it is."""
+    deadline = time.monotonic() + seconds
+    while not (found := there()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+    return found
