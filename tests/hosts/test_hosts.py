@@ -22,6 +22,7 @@ from tests.hosts.machines import Host
 pytestmark = pytest.mark.hosts
 
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
+INTERNODE, PATHS = "transport.internode", ("tcp", "efa")
 STEPS, SLOW_FROM, RATE_MBIT = 16, 6, 10
 SHORT = {"start": 120, "step": 6}
 # In the interpreter of every training process: the second one on host two never comes to the update of its fifth step.
@@ -72,7 +73,7 @@ def training_processes(cluster: Cluster) -> list[str]:
 @pytest.fixture(scope="module")
 def slowed(cluster: Cluster) -> Iterator[Run]:
     """A run that finishes; host two's network becomes slow on the way."""
-    claims = {"claims": [{"claim": claim} for claim in CLAIMS]}
+    claims = {"claims": [*({"claim": claim} for claim in CLAIMS), *({"claim": INTERNODE, "equals": e} for e in PATHS)]}
     with cluster.driver(claims, steps=STEPS, checkpoint={"every": STEPS}) as run:
         run.at_step(SLOW_FROM)
         with cluster.hosts[2].slowed(f"{RATE_MBIT}mbit"):
@@ -83,9 +84,21 @@ def slowed(cluster: Cluster) -> Iterator[Run]:
 
 
 def test_four_ranks_on_two_hosts_leave_a_sealed_record(slowed: Run) -> None:
-    assert {v["claim"]: v["verdict"] for v in slowed.record["verdicts"]} == dict.fromkeys(CLAIMS, "supported")
+    verdicts = {v["claim"]: v["verdict"] for v in slowed.record["verdicts"] if v["claim"] != INTERNODE}
+    assert verdicts == dict.fromkeys(CLAIMS, "supported")
     assert verify(slowed.layout.record).problems == []
     assert sorted(Counter(rank_hosts(slowed.layout)).values()) == [2, 2]
+
+
+def test_the_bytes_went_over_the_cable_as_the_plan_has_it(slowed: Run) -> None:
+    """Each host's eth0 moved by what its ranks send to the other host; that is TCP, whatever a trial may hope for."""
+    seen = {v["asked"]["equals"]: v for v in slowed.record["verdicts"] if v["claim"] == INTERNODE}
+    assert (seen["tcp"]["verdict"], seen["efa"]["verdict"]) == ("supported", "refuted"), seen
+    rows = slowed.record["evidence"]["transport"]["transport.bytes"]["value"]["by_interface"]
+    between = [row for row in rows if row["scope"] == "internode"]
+    assert [(row["interface"], row["word"]) for row in between] == [("eth0", "within")] * 2
+    for row in between:
+        assert int(row["at_least_bytes"]) < int(row["tx_bytes"]) < int(row["at_most_bytes"])
 
 
 def test_every_host_has_a_probe_that_knows_its_network(slowed: Run, cluster: Cluster) -> None:

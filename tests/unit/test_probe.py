@@ -143,3 +143,11 @@ def test_processes_of_another_network_namespace_are_another_host_s(tmp_path: Pat
         for process in (here, there):
             process.kill()
             process.wait()
+
+
+def test_a_required_network_is_named_in_a_cause_of_nccl_s() -> None:
+    from seatrial.driver.blame import required_network
+
+    said = required_network("efa", "rank-0.jsonl: DistBackendError: NCCL error (during start roll call)")
+    assert "cluster.require: efa" in said
+    assert required_network(None, "NCCL error") == required_network("efa", "ValueError: x") == ""

@@ -35,6 +35,16 @@ def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -
     return f"{type(error).__name__}: {_last_line(error)}"
 
 
+def required_network(required: str | None, cause: str) -> str:
+    """What to add to a cause of NCCL's where the trial pinned its network: it fails then, instead of using another."""
+    if not required or "NCCL" not in cause.upper():
+        return ""
+    return (
+        f"; cluster.require: {required} pins NCCL's network: does the pod ask for vpc.amazonaws.com/efa,"
+        " and what does the plugin say in logs/nccl (`seatrial transport` reads it)?"
+    )
+
+
 def lost_hosts(layout: Layout, role: str, ranks: int, silent: Mapping[str, str]) -> str:
     """What to add to a cause: which hosts do not answer (names by Ray node id), and which ranks are on them."""
     streams = [read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name) for rank in range(ranks)]

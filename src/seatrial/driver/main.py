@@ -17,7 +17,7 @@ from types import FrameType
 from typing import IO, Any
 
 from seatrial.driver import code, guard
-from seatrial.driver.blame import lost_hosts, why_it_failed
+from seatrial.driver.blame import lost_hosts, required_network, why_it_failed
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
 from seatrial.driver.prepare import check_shared, freeze, new_run
 from seatrial.driver.watchdog import Watchdog, wait_for_stacks
@@ -151,6 +151,7 @@ class Driver:
                     status, cause = "timed-out", str(error) + self._lost_hosts(session, role)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
                     status, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
+                    cause += required_network(self.trial.cluster.require, cause)
                     if type(error).__name__ == WORKERS_FAILED:
                         cause += self._lost_hosts(session, role)
                 self._note(PhaseEnded(phase=phase, attempt=1, status=status, cause=cause))

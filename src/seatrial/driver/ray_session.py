@@ -21,6 +21,7 @@ from seatrial.driver.watchdog import stack_file
 from seatrial.events import Layout
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe import processes
+from seatrial.probe.nccl import collect
 from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS
 from seatrial.trial import Trial
 
@@ -144,6 +145,8 @@ class RaySession:
         if self._private and "GLOO_SOCKET_IFNAME" not in os.environ:
             # All ranks are on this machine: a VPN or a stale host name must not come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        if self._trial.cluster.require:
+            variables.setdefault("NCCL_NET", "Libfabric")  # the plugin's name: without it NCCL fails, and says so
         return {"env_vars": variables, **({"pip": list(asked.pip)} if asked.pip else {})}
 
     def keep_logs(self) -> None:
@@ -200,6 +203,16 @@ def _package_path(asked: str) -> str:
     return os.pathsep.join((own, *others))
 
 
+def _log_nccl(run: str, rank: int) -> None:
+    """Has NCCL write a file of this process, which this host's probe reads. A setting that is there wins.
+
+    NCCL reads its settings with the first collective, which is the training's first roll call.
+    """
+    collect.folder(run, 1).mkdir(parents=True, exist_ok=True)
+    for name, value in collect.variables(run, 1, rank).items():
+        os.environ.setdefault(name, value)
+
+
 def _member(config: dict[str, str]) -> None:
     """One rank, in a Ray Train worker."""
     import ray.train
@@ -214,6 +227,8 @@ def _member(config: dict[str, str]) -> None:
     # The file stays open as long as the process: faulthandler writes to its descriptor from a signal handler.
     stacks = stack_file(Layout(root), role, me.get_world_rank()).open("w")
     faulthandler.register(STACKS, file=stacks, all_threads=True)
+    if role == "rank" and ray.train.torch.get_device().type == "cuda":
+        _log_nccl(root.name, me.get_world_rank())
     context = open_context(
         root,
         role=role,

@@ -14,6 +14,7 @@ from typing import Any
 
 from seatrial.events import Stream
 from seatrial.events.schema import CheckpointSaved, Environment
+from seatrial.events.wires import Connectivity
 from seatrial.evidence import counted, nccl, sockets
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
@@ -29,7 +30,11 @@ SHOWN = 50
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind."""
     hosts = _hosts(run)
-    found = [hosts, unknown("transport.busbw", "this version does not measure the bandwidth of single collectives")]
+    found = [
+        hosts,
+        _connectivity(run),
+        unknown("transport.busbw", "this version does not measure the bandwidth of single collectives"),
+    ]
     if not hosts.known:
         found += [unknown(name, hosts.reason, hosts.witness) for name in _names()]
     elif hosts.value["backend"] == "gloo":
@@ -38,6 +43,17 @@ def facts(run: Run) -> dict[str, Fact]:
         by_rank = hosts.value["by_rank"]
         found += _nccl(by_rank, nccl.fact(run, by_rank, _sharding(run)))
     return {fact.id: fact for fact in found}
+
+
+def _connectivity(run: Run) -> Fact:
+    """That ranks reach each other, and how fast: before the training, by other messages. No claim rests on it."""
+    name, witness = "transport.connectivity", "rank 0, before the training; not the training's own messages"
+    found = [
+        {"collective": e.collective, "size_bytes": e.size_bytes, "busbw_gb_per_s": e.busbw / 1e9, "seconds": e.seconds}
+        for s in run.ranks[:1]
+        for e in s.all(Connectivity)
+    ]
+    return Fact(name, value=found, witness=witness) if found else unknown(name, "no collective was measured", witness)
 
 
 def _names() -> list[str]:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.canon import exact, parse
-from seatrial.events import Layout, Writer
+from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Environment, Leftover
 from seatrial.events.wires import HostSample
 from seatrial.events.writer import host_identity
 from seatrial.probe import counters, interfaces, processes
 from seatrial.probe.hardware import describe
+from seatrial.probe.nccl import collect
 from seatrial.probe.packages import installed
 from seatrial.probe.sockets import Watch
 from seatrial.probe.told import Told, ends_the_run
@@ -38,7 +39,7 @@ class HostProbe:
     def __init__(self, path: str, run: str, attempt: int, claims: str, trial: str):
         self._root = Path(path).parents[2]
         self._events = Writer(Path(path), run=run, attempt=attempt, role="probe", claims=claims, trial=trial)
-        self._folder = Path(path).parent
+        self._folder, self._attempt = Path(path).parent, attempt
         self._driver = Told(Layout(self._root).driver_events)
         self._sockets = Watch()
         self._peaks: dict[str, int] = {}
@@ -91,6 +92,10 @@ class HostProbe:
         if self._left:
             self._events.write(Leftover(processes=self._left))
         self._sample(0)
+        logs = Layout(self._root).logs / "nccl" / self._events.path.stem
+        where = logs.relative_to(self._root).as_posix()
+        for event in collect.collect(self._root.name, self._attempt, logs, where, Redactor()):
+            self._events.write(event)
         self._events.write(
             Environment(layer="libraries", content={p: exact(s) for p, s in sorted(self._libraries.items())})
         )
