@@ -77,6 +77,17 @@ def test_exit_codes(efa, net, code, word, run, job):
     assert run("transport", folder, *options)[0] == 0
 
 
+def test_a_snapshot_is_what_counters_takes(run, job):
+    folder = job(Job())
+    lines = [run("transport", "--snapshot")[1] for _ in (0, 1)]
+    Path("here.jsonl").write_text("".join(lines))
+    assert "net/lo" in json.loads(lines[0])["counters"]
+    assert run("transport", folder, "--counters", "here.jsonl")[1].startswith(
+        "between hosts: efa, log-only (no counters of"
+    )
+    assert run("transport")[0] == 2
+
+
 def test_a_probe_s_file_is_a_witness(run, job):
     for host in ("node-0", "node-1"):
         counters = [{"efa/a": {"tx_bytes": str(n), "rx_bytes": str(n)}} for n in (5, 5 + (1 << 30))]

@@ -8,9 +8,8 @@ from pathlib import Path
 import click
 
 from seatrial.cli import transport_text
-from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
-from seatrial.probe.nccl import logs, nccl_tests
-from seatrial.probe.nccl.counted import moved
+from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED, InputError
+from seatrial.probe.nccl import counted, logs, nccl_tests
 from seatrial.probe.nccl.findings import CORROBORATED, REFUTED, Finding, findings
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.summary import summary
@@ -19,7 +18,7 @@ NETWORKS = ("efa", "socket", "ib")
 
 
 @click.command("transport", short_help="read from NCCL's logs which path the bytes took")
-@click.argument("paths", nargs=-1, required=True, metavar="PATH…", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, metavar="PATH…", type=click.Path(path_type=Path))
 @click.option("--expect", type=click.Choice(NETWORKS), help="the network that was meant between hosts")
 @click.option("--ranks", type=click.IntRange(min=1), default=None, help="how many ranks the job has")
 @click.option(
@@ -37,6 +36,7 @@ NETWORKS = ("efa", "socket", "ib")
     metavar="FILE",
     help="what all_reduce_perf and its like printed, shown beside: it is no evidence of the job's own traffic",
 )
+@click.option("--snapshot", is_flag=True, help="print this host's counters now, as --counters takes them, and end")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="write the paths as a page, too")
 def command(
@@ -45,6 +45,7 @@ def command(
     ranks: int | None,
     counters: tuple[Path, ...],
     tests: tuple[Path, ...],
+    snapshot: bool,
     as_json: bool,
     html: Path | None,
 ) -> int:
@@ -57,9 +58,14 @@ def command(
 
     With --expect, exit 0 corroborated, 1 refuted, 3 otherwise; without it, 0.
     """
+    if snapshot:
+        click.echo(json.dumps(counted.snapshot()))
+        return EXIT_OK
+    if not paths:
+        raise InputError("missing", field="PATH", expected="log files, a folder of them, or - for standard input")
     log = logs.read(logs.files(paths), jobs=logs.cores())
     found = communicators(log)
-    moves = moved(counters) if counters else None
+    moves = counted.moved(counters) if counters else None
     answers = findings(log, found, expect=expect or "", ranks=ranks or 0, counters=moves)
     document = summary(log, found, answers) | {"connectivity": [nccl_tests.read(path).json() for path in tests]}
     if html:

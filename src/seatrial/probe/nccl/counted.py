@@ -7,11 +7,14 @@ run's probe is of this form too. The first and the last line of a host count.
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from seatrial.canon import utc
 from seatrial.errors import InputError, Place
+from seatrial.probe import counters
 from seatrial.probe.nccl.findings import Moved
 
 Counters = Mapping[str, Mapping[str, str]]
@@ -21,8 +24,8 @@ def moved(paths: Iterable[Path]) -> dict[str, Moved]:
     """What the hosts in these files moved, by host. Raises InputError."""
     seen: dict[str, list[Counters]] = {}
     for path in paths:
-        for host, counters in _snapshots(path):
-            seen.setdefault(host, []).append(counters)
+        for host, taken in _snapshots(path):
+            seen.setdefault(host, []).append(taken)
     for host, snapshots in seen.items():
         if len(snapshots) < 2:
             raise InputError(
@@ -31,15 +34,20 @@ def moved(paths: Iterable[Path]) -> dict[str, Moved]:
     return {host: difference(snapshots[0], snapshots[-1]) for host, snapshots in seen.items()}
 
 
+def snapshot() -> dict[str, Any]:
+    """This host's counters now, as one of the lines."""
+    return {"host": _name(socket.gethostname()), "utc": utc(), "counters": counters.read()}
+
+
 def difference(before: Counters, after: Counters) -> Moved:
     """What moved between two snapshots. A counter that went backwards was reset, and counts from zero."""
     ways: dict[str, list[int]] = {"efa": [0, 0], "ib": [0, 0], "net": [0, 0]}
-    for device, counters in after.items():
+    for device, values in after.items():
         kind, _, name = device.partition("/")
         if kind not in ways or name == "lo":
             continue
         for position, counter in enumerate(("tx_bytes", "rx_bytes")):
-            last, first = int(counters.get(counter, 0)), int(before.get(device, {}).get(counter, 0))
+            last, first = int(values.get(counter, 0)), int(before.get(device, {}).get(counter, 0))
             ways[kind][position] += last - first if last >= first else last
     return Moved(*((way[0], way[1]) for way in ways.values()))
 
@@ -56,7 +64,7 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
     own = _of_probe([document for _, document in documents])
     for number, document in documents:
         host = own if "event" in document else document.get("host")
-        if isinstance(counters := document.get("counters"), dict) and counters:
+        if isinstance(values := document.get("counters"), dict) and values:
             if not isinstance(host, str) or not host:
                 raise InputError(
                     "names no host",
@@ -64,7 +72,7 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
                     field="--counters",
                     expected="the host as NCCL's lines name it; a probe's file has it if NCCL wrote a log there",
                 )
-            found.append((_name(host), _checked(counters, Place(str(path), number, 1))))
+            found.append((_name(host), _checked(values, Place(str(path), number, 1))))
     return found
 
 
@@ -89,10 +97,10 @@ def _document(line: str, place: Place) -> dict[str, Any]:
     return document
 
 
-def _checked(counters: dict[str, Any], place: Place) -> Counters:
-    for device, values in counters.items():
+def _checked(devices: dict[str, Any], place: Place) -> Counters:
+    for device, values in devices.items():
         if not isinstance(values, dict) or not all(str(value).isdigit() for value in values.values()):
             raise InputError(
                 f"{device} holds what is no count", place=place, field="--counters", expected="whole numbers by name"
             )
-    return counters
+    return devices
