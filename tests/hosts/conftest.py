@@ -83,7 +83,7 @@ class Run:
         return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hosts() -> Iterator[list[Host]]:
     """The machines alone, without Ray."""
     if os.geteuid() != 0:
@@ -99,9 +99,9 @@ def hosts() -> Iterator[list[Host]]:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def cluster(hosts: list[Host]) -> Cluster:
-    """Ray on the machines. It ends with them."""
+    """Ray on the machines. It ends with them, and before other tests: idle Rays take processor time too."""
     pytest.importorskip("ray")
     pytest.importorskip("torch")
     head, *workers = hosts
