@@ -125,3 +125,17 @@ def test_nccl_without_its_log() -> None:
     assert {v[:3] for v in seen.values()} == {
         ("not-established", "unknown", "no NCCL log: NCCL wrote none, or NCCL_DEBUG_FILE was set to another place")
     }
+
+
+def test_a_bandwidth_by_the_time_of_whole_steps() -> None:
+    """Four ranks, S = 1 MiB: two gathers and a reduction, each (n - 1)/n of S over a link, in steps of a tenth of a
+    second. It supports what is below it, once the bytes were counted, and refutes nothing."""
+    least = 3 * 3 / 4 * (1 << 20) / 0.1 / 1e9
+    for world, lowest, verdict in (
+        (World("aabb"), 0.9 * least, "supported"),
+        (World("aabb"), 1.1 * least, "not-established"),
+        (World("aabb", rate=lambda host, link, seconds: 0.3), 0.9 * least, "not-established"),
+        (World("aabb", silent=(3,)), 0.9 * least, "not-established"),
+    ):
+        (answer,) = judge([{"claim": "transport.min_busbw", "min": lowest}], observe(run(world)))
+        assert answer.verdict == verdict, answer.seen

@@ -58,7 +58,7 @@ GOOD: dict[str, Any] = {
     "transport.internode.path": {"path": "efa", "word": "corroborated", "reasons": []},
     "transport.intranode.path": {"path": "shm", "word": "corroborated", "reasons": []},
     "transport.gpudirect.path": {"path": True, "word": "corroborated", "reasons": []},
-    "transport.busbw": {"gb_per_s": 11.0},
+    "transport.busbw": {"at_least_gb_per_s": 11.0},
 }  # fmt: skip
 
 
@@ -166,7 +166,6 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
         {"transport__gpudirect__path": {"path": False, "word": "corroborated", "reasons": []}},
         "different",
     ),
-    ("transport.min_busbw", {"transport__busbw": {"gb_per_s": 9.0}}, "value"),
 ]
 
 
@@ -178,6 +177,12 @@ def test_refuted(claim: str, changes: dict[str, Any], reason: str) -> None:
 
 DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
     ("execution.completed", {"execution__status": {"status": "failed", "cause": "lost contact"}}, "contradiction"),
+    ("transport.min_busbw", {"transport__busbw": {"at_least_gb_per_s": 9.0}}, "unknown"),
+    (
+        "transport.min_busbw",
+        {"transport__internode__path": {"path": "efa", "word": "log-only", "reasons": []}},
+        "uncorroborated",
+    ),
     ("learning.heldout.bits_per_byte", {"learning__data": {"synthetic": True}}, "synthetic-data"),
     (
         "learning.heldout.bits_per_byte",

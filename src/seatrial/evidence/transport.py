@@ -8,17 +8,18 @@ what the plan says). NCCL's log is read elsewhere and comes as one fact, `transp
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 from seatrial.events import Stream
-from seatrial.events.schema import CheckpointSaved, Environment
+from seatrial.events.schema import CheckpointSaved, Environment, Step
 from seatrial.events.wires import Connectivity
 from seatrial.evidence import counted, nccl, sockets
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
-from seatrial.plan.traffic import Sent, checkpoint_bytes, messages, sent
+from seatrial.plan.traffic import Sent, bus_bytes, checkpoint_bytes, messages, sent
 
 CORROBORATED, DISAGREE, INSUFFICIENT = "corroborated", "witnesses-disagree", "insufficient"
 ONE_HOST = "one host: no inter-node traffic"
@@ -30,11 +31,7 @@ SHOWN = 50
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind."""
     hosts = _hosts(run)
-    found = [
-        hosts,
-        _connectivity(run),
-        unknown("transport.busbw", "this version does not measure the bandwidth of single collectives"),
-    ]
+    found = [hosts, _connectivity(run), _busbw(run)]
     if not hosts.known:
         found += [unknown(name, hosts.reason, hosts.witness) for name in _names()]
     elif hosts.value["backend"] == "gloo":
@@ -43,6 +40,26 @@ def facts(run: Run) -> dict[str, Fact]:
         by_rank = hosts.value["by_rank"]
         found += _nccl(by_rank, nccl.fact(run, by_rank, _sharding(run)))
     return {fact.id: fact for fact in found}
+
+
+def _busbw(run: Run) -> Fact:
+    """A lower bound of the bus bandwidth of the job's collectives: a step's, by the time of the whole step.
+
+    Nobody times single collectives of a training that overlaps them with its arithmetic. They take at most the step.
+    """
+    name, witness = "transport.busbw", "the plan's messages over the ranks' step times"
+    sharding = _sharding(run)
+    why = run.incomplete(run.ranks, "rank") or ("" if sharding else "rank 0 did not record how the model is sharded")
+    if why:
+        return unknown(name, why, witness)
+    start = int(run.plan.get("steady_from", 1))
+    ranks = [{e.step: e.duration_s for e in s.all(Step) if e.step >= start} for s in run.ranks]
+    shared = sorted(set.intersection(*(set(rank) for rank in ranks)))
+    seconds = math.fsum(max(rank[step] for rank in ranks) for step in shared)
+    size = bus_bytes(messages(sharding, int(run.plan["micro_batches"])), sharding["mesh"])
+    if not seconds or not size:
+        return unknown(name, "no step after the warm-up sends anything", witness)
+    return Fact(name, value={"at_least_gb_per_s": size * len(shared) / seconds / 1e9}, unit="GB/s", witness=witness)
 
 
 def _connectivity(run: Run) -> Fact:

@@ -103,6 +103,16 @@ def sent(
     return dict(found)
 
 
+def bus_bytes(work: Sequence[Message], mesh: Sequence[int]) -> float:
+    """Bytes of one step over one link of a rank, by the factors of nccl-tests (doc/PERFORMANCE.md): what bus bandwidth
+    counts, whatever a backend really sends."""
+    degree = dict(zip(("replicate", "shard"), mesh, strict=True))
+    rounds = {"all_gather": 1, "reduce_scatter": 1, "all_reduce": 2}
+    return math.fsum(
+        rounds[m.collective] * (n - 1) / n * m.size * m.times for m in work if (n := degree[m.dimension]) > 1
+    )
+
+
 def groups(mesh: Sequence[int], dimension: Dimension) -> list[list[int]]:
     """The ranks of each process group along one dimension of the mesh (replicate, shard), ranks row by row."""
     replicate, shard = mesh

@@ -243,7 +243,7 @@ LEADS: dict[str, Callable[[Any], str]] = {
     "transport.hosts": _ranks_by_host,
     "transport.interfaces": _connections,
     "transport.bytes": _wire,
-    "transport.busbw": lambda v: f"{figure(_number(v['gb_per_s']))} GB/s",
+    "transport.busbw": lambda v: f"at least {figure(_number(v['at_least_gb_per_s']))} GB/s",
     "recovery.status": _status,
     "recovery.checkpoints": _checkpoints,
     "recovery.reload": _reload,
