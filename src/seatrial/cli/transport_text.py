@@ -53,11 +53,10 @@ def _finding(finding: dict[str, Any], expect: str) -> Iterator[str]:
 
 def _seen(document: dict[str, Any], ranks: int) -> str:
     versions = [f"{name} {next(iter(v))}" for name, v in document["versions"].items() if len(v) == 1]
-    count = document["processes"]
-    seen = f"{count} process{'' if count == 1 else 'es'} on {len(document['hosts'])} hosts"
+    seen = f"{_count(document['processes'], 'process', 'es')} on {_count(len(document['hosts']), 'host')}"
     known = "" if ranks else "; only these were seen, --ranks says how many there should be"
     torn = document["not_evidence"]["torn_lines"]
-    return ", ".join([seen, *versions, *([f"{torn} torn lines"] if torn else [])]) + known
+    return ", ".join([seen, *versions, *([_count(torn, "torn line")] if torn else [])]) + known
 
 
 def _tested(test: dict[str, Any]) -> str:
@@ -65,6 +64,10 @@ def _tested(test: dict[str, Any]) -> str:
     largest, busbw, _ = max(test["rows"])
     wrong = f", {test['wrong']} wrong values" if test["wrong"] else ""
     return f"{test['file']}: {what}: busbw {busbw:g} GB/s at {largest} bytes{wrong}; what the network can, not this job"
+
+
+def _count(number: int, what: str, several: str = "s") -> str:
+    return f"{number} {what}{'' if number == 1 else several}"
 
 
 def _communicators(communicators: list[dict[str, Any]], most: int = 10) -> Iterator[str]:

@@ -166,7 +166,7 @@ def _incomplete(log: Log, of: list[Communicator], ranks: int) -> Iterable[str]:
 
 def _torn(log: Log) -> str:
     torn = log.torn + sum(p.torn for p in log.processes.values())
-    return f"; {torn} torn lines" if torn else ""
+    return f"; {torn} torn line{'' if torn == 1 else 's'}" if torn else ""
 
 
 def _providers(edges: list[tuple[Communicator, Edge]], log: Log) -> list[str]:
