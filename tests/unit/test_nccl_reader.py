@@ -174,6 +174,17 @@ def test_partial_lines_of_a_container_runtime_are_joined():
     assert log.unfinished == 1
 
 
+def test_parts_of_lines_are_joined_however_few_lines_are_nccl_s(monkeypatch):
+    """The end of a line that was cut has no word by which it could be found."""
+    monkeypatch.setattr("seatrial.probe.nccl.reader.BLOCK", 2000)
+    when = "2025-05-16T16:39:51.2Z stdout"
+    other = "".join(f"{when} F step {n}: loss 2.3, tokens 4096\n" for n in range(40))
+    text = other + "".join(f"{when} P {line[:50]}\n{when} F {line[50:]}\n{other}" for line in Job().text().splitlines())
+    log = log_of(text)
+    assert answers(log)["internode"] == ("efa", LOG_ONLY)
+    assert (log.torn, log.unfinished, [p.torn for p in log.processes.values()]) == (0, 0, [0] * 4)
+
+
 def test_a_warning_has_its_own_frame():
     for place in ("misc/socket.cc:416", "plugin/net.cc:334 (ncclNetInit)", "nccl_ofi_net_create:335"):
         log = log_of(

@@ -146,7 +146,7 @@ class RaySession:
             # All ranks are on this machine: a VPN or a stale host name must not come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if self._trial.cluster.require:
-            variables.setdefault("NCCL_NET", "Libfabric")  # the plugin's name: without it NCCL fails, and says so
+            variables.setdefault(collect.PINNED, collect.OFI_NETWORK)
         return {"env_vars": variables, **({"pip": list(asked.pip)} if asked.pip else {})}
 
     def keep_logs(self) -> None:

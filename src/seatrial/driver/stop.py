@@ -14,7 +14,6 @@ import time
 from seatrial.probe import processes
 
 STOP_S = 60.0  # what a driver is given from the request to the seal
-POLL_S = 0.1
 
 
 def stop(patience: float = STOP_S) -> tuple[list[processes.Process], list[processes.Process]]:
@@ -28,7 +27,7 @@ def stop(patience: float = STOP_S) -> tuple[list[processes.Process], list[proces
     while left := [process for process in processes.of_module("seatrial.driver") if process.pid in pids]:
         if time.monotonic() >= deadline:
             break
-        time.sleep(POLL_S)
+        time.sleep(processes.POLL_S)
     return asked, left
 
 

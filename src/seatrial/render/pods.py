@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seatrial.driver.stop import STOP_S
+from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
 from seatrial.render.emit import Key, noted
 from seatrial.render.frame import MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, Frame
 from seatrial.render.patch import merged
@@ -16,7 +17,6 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ZONE = "topology.kubernetes.io/zone"
 ROLE_LABEL = "seatrial.io/role"
 NETWORK_INTERFACE = "eth0"
-PINNED, OFI_NETWORK = "NCCL_NET", "Libfabric"  # the plugin takes this name at every version
 GRACE_S = 120
 TMP_RAY = "10Gi"
 _PORTS = (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))

@@ -12,10 +12,11 @@ from typing import Any
 from seatrial.driver.stop import STOP_S
 from seatrial.errors import InputError, Place
 from seatrial.events import Redactor
+from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
 from seatrial.render import emit
 from seatrial.render.frame import ENTRYPOINT, MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, Frame
 from seatrial.render.patch import Edit, KeyPath
-from seatrial.render.pods import EFA, OFI_NETWORK, PINNED
+from seatrial.render.pods import EFA
 from seatrial.trial.cluster import below
 
 REPLACED = "seatrial.io/replaced-entrypoint"

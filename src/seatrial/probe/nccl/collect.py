@@ -20,6 +20,7 @@ from seatrial.probe.nccl.reader import Reader
 
 KEPT_BYTES = 16 << 20  # of each log, from its beginning: connections are made at the start
 BLOCK = 1 << 20
+PINNED, OFI_NETWORK = "NCCL_NET", "Libfabric"  # with it NCCL fails where the OFI plugin does, instead of using TCP
 
 
 def folder(run: str, attempt: int) -> Path:

@@ -35,17 +35,20 @@ class Reader:
     def __init__(self) -> None:
         self.log = Log()
         self._heads: dict[bytes, Process | None] = {}
+        self._wrapped = False  # a part of a line has no word by which it could be looked for
         self._noise: set[bytes] = set()  # messages that are whole and say nothing that is kept
 
     def read(self, file: BinaryIO, name: str) -> None:
         """One file or stream. Raises OSError, and what a decompressor raises for a damaged file."""
         self.log.files.append(name)
         unwrapper: Unwrapper | None = None
+        self._wrapped = False
         first = True
         for lines in self._blocks(file):
             if first:
                 first, kind = False, kind_of(lines[:SAMPLE_LINES])
                 unwrapper = Unwrapper(kind) if kind != "plain" else None
+                self._wrapped = unwrapper is not None
             self._plain(unwrapper.lines(lines) if unwrapper else lines)
         if unwrapper:
             self.log.unfinished += unwrapper.unfinished
@@ -64,7 +67,7 @@ class Reader:
             text, rest = rest + block[: end - 1], block[end:]
             count = text.count(b"\n") + 1
             self.log.lines += count
-            if first or SPARSE * text.count(b"NCCL") > count:
+            if first or self._wrapped or SPARSE * text.count(b"NCCL") > count:
                 first = False
                 yield text.split(b"\n")
             elif lines := _speaking(text):

@@ -17,7 +17,7 @@ PATHS_PER_PAIR = 4
 
 
 def summary(log: Log, communicators: list[Communicator], findings: list[Finding]) -> dict[str, Any]:
-    """What `seatrial transport --json` prints; its fields are in docs/transport.md."""
+    """What `seatrial transport --json` prints."""
     processes = log.processes.values()
     return {
         "schema": SCHEMA,
@@ -32,6 +32,8 @@ def summary(log: Log, communicators: list[Communicator], findings: list[Finding]
             "libfabric": _by_version({str(p.writer): p.libfabric for p in processes}),
         },
         "providers": dict(Counter(name for p in processes for name in dict.fromkeys(p.providers))),
+        "fabrics": dict(Counter(p.fabrics[-1] for p in processes if p.fabrics)),
+        "nvls_processes": sum(p.nvls for p in processes),
         "protocols": dict(Counter(p.protocols[-1] for p in processes if p.protocols)),
         "settings": _settings(log),
         "communicators": [_communicator(c) for c in communicators],
