@@ -100,13 +100,18 @@ def hosts() -> Iterator[list[Host]]:
 
 
 @pytest.fixture(scope="module")
-def cluster(hosts: list[Host]) -> Cluster:
-    """Ray on the machines. It ends with them, and before other tests: idle Rays take processor time too."""
+def cluster(hosts: list[Host], request: pytest.FixtureRequest) -> Cluster:
+    """Ray on the machines. It ends with them, and before other tests: idle Rays take processor time too.
+
+    With a dashboard only for a module that says `DASHBOARD = True`.
+    """
     pytest.importorskip("ray")
     pytest.importorskip("torch")
     head, *workers = hosts
     head.run("ray", "get-auth-token", "--generate", RAY_AUTH_MODE="disabled")
-    starting = [_ray(head, "--head", "--num-cpus=0", "--include-dashboard=false", "--port=6379")]
+    dashboard = str(getattr(request.module, "DASHBOARD", False)).lower()
+    shown = (f"--include-dashboard={dashboard}", "--dashboard-host=0.0.0.0")
+    starting = [_ray(head, "--head", "--num-cpus=0", "--port=6379", *shown)]
     _started(starting)
     _started([_ray(host, f"--address={head.address}:6379", "--num-cpus=2") for host in workers])
     storage = head.home / "storage"
@@ -121,5 +126,5 @@ def _ray(host: Host, *arguments: str) -> subprocess.Popen[str]:
 
 def _started(processes: list[subprocess.Popen[str]]) -> None:
     for process in processes:
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=180)
         assert process.returncode == 0, said

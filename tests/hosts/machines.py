@@ -81,6 +81,9 @@ class Host:
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+            "RAY_raylet_start_wait_time_s": "150",
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",  # its nine processes share the cores, too
+            "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "120",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nothing drains these hosts, and it costs their cores
         }
 
@@ -129,8 +132,15 @@ def network() -> Iterator[list[Host]]:
                 MOUNT_POINT.rmdir()
 
 
+def outsider(hosts: list[Host]) -> Host:
+    """A machine on the same network that is no part of the cluster, with a home of its own. It goes with the others."""
+    found = Host("laptop", f"10.77.0.{11 + len(hosts)}", hosts[0].home / "outside")
+    _wire(found)
+    return found
+
+
 def _wire(host: Host) -> None:
-    (host.home / host.name).mkdir()
+    (host.home / host.name).mkdir(parents=True)
     inside = ("-n", host.namespace)
     ip("netns", "add", host.namespace)
     ip(*inside, "link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", f"{PREFIX}-bridge")

@@ -72,9 +72,9 @@ def shuffled_labels() -> None:
     """Targets are permuted within the micro-batch after they were fetched."""
     compute = loop.compute_loss
 
-    def shuffled(module: Any, inputs: Any, targets: Any) -> Any:
+    def shuffled(module: Any, inputs: Any, targets: Any, positions: Any) -> Any:
         flat = targets.flatten()
-        return compute(module, inputs, flat[torch.randperm(len(flat))].view(targets.shape))
+        return compute(module, inputs, flat[torch.randperm(len(flat))].view(targets.shape), positions)
 
     loop.compute_loss = shuffled
 
@@ -89,7 +89,10 @@ def heldout_in_train() -> None:
 
     def leaked(*arguments: Any) -> Any:
         data = opened(*arguments)
-        return replace(data, train=np.concatenate([data.heldout, data.train]))
+        held, train = data.heldout, data.train
+        tokens = np.concatenate([held.tokens, train.tokens])
+        starts = np.concatenate([held.starts[:-1], train.starts + len(held.tokens)])
+        return replace(data, train=replace(train, tokens=tokens, starts=starts))
 
     loop.open_data = leaked
 
@@ -165,7 +168,7 @@ def lost_micro_batch() -> None:
     compute = loop.compute_loss
     calls = 0
 
-    def dropping(module: Any, inputs: Any, targets: Any) -> Any:
+    def dropping(module: Any, *batch: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls % 2 == 0:
@@ -175,7 +178,7 @@ def lost_micro_batch() -> None:
                     parameter.unsharded_accumulated_grad = None
                     if hasattr(parameter, "_unsharded_param"):
                         parameter._unsharded_param.grad = None
-        return compute(module, inputs, targets)
+        return compute(module, *batch)
 
     loop.compute_loss = dropping
 
@@ -233,11 +236,11 @@ def _scaled(wanted: str, factor: float) -> None:
     def scaled(context: Any, module: Any, data: Any, phase: Any, step: int) -> None:
         import seatrial.train.evaluate as scorer
 
-        token_loss = scorer.token_loss
+        token_nats = scorer.token_nats
         if phase == wanted:
-            scorer.token_loss = lambda logits, targets: token_loss(logits, targets) * factor
+            scorer.token_nats = lambda *arguments: token_nats(*arguments) * factor
         evaluate(context, module, data, phase, step)
-        scorer.token_loss = token_loss
+        scorer.token_nats = token_nats
 
     loop.evaluate = scaled
 

@@ -1,10 +1,11 @@
-"""The rendered entrypoint beside a Ray that is there: seatrial comes from the zip, and Ray is left as it was."""
+"""The rendered entrypoint beside a Ray that is there: seatrial comes from its zips, and Ray is left as it was."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shlex
@@ -45,7 +46,7 @@ CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.c
 
 @dataclass(frozen=True)
 class Cluster:
-    """A head as KubeRay starts one, and what its pod has: the ConfigMap, the storage, the environment."""
+    """A head as KubeRay starts one, and what its pod has: the ConfigMaps, the storage, the environment."""
 
     process: subprocess.Popen[str]
     session: Path
@@ -95,13 +96,38 @@ def manifests(storage: Path, steps: int = 12) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(render(quick(sections, steps=steps, checkpoint={"every": 6})).stream()))
 
 
-def mounted(config: dict[str, Any], folder: Path) -> None:
-    """The ConfigMap as files. The package gets a line more than the installed one has, to be told from it."""
-    (folder / "trial.json").write_text(config["data"]["trial.json"])
-    (folder / "rendered.zip").write_bytes(base64.b64decode(config["binaryData"]["seatrial.zip"]))
-    with zipfile.ZipFile(folder / "rendered.zip") as rendered, zipfile.ZipFile(folder / "seatrial.zip", "w") as changed:
+def mounted(documents: list[dict[str, Any]], folder: Path) -> None:
+    """The head's volume of ConfigMaps as files, as the kubelet makes it.
+
+    Each part gets a line more than the installed package has, to be told from it.
+    """
+    configs = {each["metadata"]["name"]: each for each in documents if each["kind"] == "ConfigMap"}
+    (job,) = [each for each in documents if each["kind"] == "RayJob"]
+    spec = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
+    (volume,) = [each for each in spec["volumes"] if each["name"] == "seatrial"]
+    for source in volume.get("projected", {}).get("sources", [volume]):
+        config = configs.pop(source["configMap"]["name"])
+        for name, text in config.get("data", {}).items():
+            (folder / name).write_text(text)
+        for name, data in config["binaryData"].items():
+            mark(base64.b64decode(data), folder / name)
+    assert configs == {}
+
+
+def mark(data: bytes, target: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(data)) as rendered, zipfile.ZipFile(target, "w") as changed:
+        first = min(name for name in rendered.namelist() if name.endswith("__init__.py"))
         for name in rendered.namelist():
-            changed.writestr(name, rendered.read(name) + (b"# shipped\n" if name == "seatrial/__init__.py" else b""))
+            changed.writestr(name, rendered.read(name) + (b"# shipped\n" if name == first else b""))
+
+
+def shipped(mount: Path) -> dict[str, bytes]:
+    """Every file of the package, from all parts."""
+    found: dict[str, bytes] = {}
+    for path in mount.glob("*.zip"):
+        with zipfile.ZipFile(path) as part:
+            found |= {name: part.read(name) for name in part.namelist() if not name.endswith("/")}
+    return found
 
 
 @contextlib.contextmanager
@@ -112,8 +138,9 @@ def head() -> Iterator[Cluster]:
     mount, storage = home / "mount", home / "storage"
     for folder in (mount, storage):
         folder.mkdir()
-    found = {document["kind"]: document for document in manifests(storage)}
-    mounted(found["ConfigMap"], mount)
+    documents = manifests(storage)
+    mounted(documents, mount)
+    (job,) = [document for document in documents if document["kind"] == "RayJob"]
     endless = next(document for document in manifests(storage, steps=100_000) if document["kind"] == "ConfigMap")
     (mount / ENDLESS).write_text(endless["data"]["trial.json"])
     port = free_port()
@@ -123,7 +150,7 @@ def head() -> Iterator[Cluster]:
     ]  # fmt: skip
     process = subprocess.Popen(
         command,
-        env=environment(mount, found["RayJob"]),
+        env=environment(mount, job),
         cwd=home,
         text=True,
         stdout=subprocess.PIPE,
@@ -138,8 +165,8 @@ def head() -> Iterator[Cluster]:
             if "Ray runtime started" in line:
                 break
         assert process.poll() is None, "".join(said)
-        found["RayJob"]["address"] = f"127.0.0.1:{port}"
-        yield Cluster(process, session, mount, storage, found["RayJob"])
+        job["address"] = f"127.0.0.1:{port}"
+        yield Cluster(process, session, mount, storage, job)
     finally:
         process.kill()
         process.wait()
@@ -223,10 +250,9 @@ def test_the_trial_that_ran_is_the_trial_that_was_rendered(run: Any, cluster: Cl
     assert sha256(text) == cluster.job["metadata"]["annotations"]["seatrial.io/trial-digest"]
 
 
-def test_driver_and_ranks_ran_the_code_of_the_zip(run: Any, cluster: Cluster) -> None:
-    with zipfile.ZipFile(cluster.mount / "seatrial.zip") as shipped:
-        names = {name: name.removeprefix("seatrial/") for name in shipped.namelist()}
-        files = {short: hashlib.sha256(shipped.read(name)).hexdigest() for name, short in names.items()}
+def test_driver_and_ranks_ran_the_code_of_the_parts(run: Any, cluster: Cluster) -> None:
+    sent = shipped(cluster.mount)
+    files = {name.removeprefix("seatrial/"): hashlib.sha256(data).hexdigest() for name, data in sent.items()}
     seen = record(run[1])["evidence"]["environment"]["environment.seatrial"]["value"]
     assert seen["same_everywhere"]
     assert seen["content"]["files"] == digest(files) != package_digest()
@@ -257,15 +283,19 @@ def test_logs_of_this_job_are_kept_without_secrets(run: Any) -> None:
     assert holding == []
 
 
-def test_every_module_that_trains_imports_from_the_zip(cluster: Cluster) -> None:
-    with zipfile.ZipFile(cluster.mount / "rendered.zip") as rendered:
-        paths = [name for name in rendered.namelist() if name.startswith("seatrial/train/") and name.endswith(".py")]
+def test_every_module_that_trains_imports_from_its_part(cluster: Cluster) -> None:
+    rooms = ("seatrial/train/", "seatrial/callbacks/")
+    paths = [name for name in shipped(cluster.mount) if name.startswith(rooms) and name.endswith(".py")]
     names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths]
-    code = f"import importlib; print({{importlib.import_module(n).__file__.partition('.zip')[0] for n in {names}}})"
+    code = (
+        "import importlib, pathlib\n"
+        f"places = {{pathlib.Path(importlib.import_module(name).__file__.partition('.zip')[0]).parent for name in {names}}}\n"
+        "print(*places)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stdout.strip() == f"{{'{cluster.mount}/seatrial'}}", done.stderr
+    assert done.stdout.strip() == str(cluster.mount), done.stderr
 
 
 def test_a_driver_that_is_asked_to_stop_seals_before_ray_goes(run: Any, cluster: Cluster) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial.ship import package
 from seatrial.trial import Trial
 from tests.support.trials import TINY
 
 SHARED = Path(__file__).parents[3] / "shared"
 KUBERNETES = "1.34"
+PYTHON_PATH = ":".join(f"/etc/seatrial/{part.file}" for part in package())
 EKS: dict[str, Any] = {
     "metadata": {"name": "qwen2.5-first look"},
     "image": "public.ecr.aws/deep-learning-containers/ray:train-ml-cuda-v1.1.0",

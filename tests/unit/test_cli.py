@@ -47,7 +47,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     (
         {"data": {"train": "nowhere", "heldout": "t.yaml"}},
         "train",
-        "does not exist; expected a text file or a folder of them",
+        "does not exist; expected a text, .jsonl or .parquet file or a folder of them",
     ),
     ({"model": {"path": "nowhere"}}, "path", "has no config.json; expected a folder with a Transformers model"),
     ({"sequence_lenght": 3}, "sequence_lenght", "workload.sequence_lenght: unknown key; did you mean sequence_length?"),

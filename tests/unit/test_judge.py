@@ -24,6 +24,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "performance.step_time_p95": {"max": 1.0},
     "learning.heldout.loss": {"improves_by": 0.1, "over": "base"},
     "learning.heldout.bits_per_byte": {"below": "bigram", "by": 0.4},
+    "learning.task.accuracy": {"task": "digits", "improves_by": 0.5, "over": "base"},
     "recovery.worker_kill": {"max_lost_steps": 5},
 }
 CLAIMS = [{"claim": name, **ASKED.get(name, {})} for name in REGISTRY]
@@ -46,6 +47,13 @@ GOOD: dict[str, Any] = {
     "learning.overlap": {"share": 0.0, "limit": 0.1, "suspect_windows": []},
     "learning.baseline.bigram": 3.5,
     **{f"learning.heldout.{m}.{p}": v for m in ("loss", "bits_per_byte") for p, v in (("before", 7.9), ("base", 7.9), ("after", 2.8), ("reload", 2.8))},
+    "learning.task.digits.file": {"same": True, "digests": {"after": ["sha256:1"]}},
+    "learning.task.digits.overlap": {"found": 0, "compared": 40, "share": 0.0, "limit": 0.1},
+    "learning.task.digits.agreement": {"items": 40, "limit": 0.01, "before": 0, "after": 0},
+    **{f"learning.task.digits.{p}": {"accuracy": v / 40, "items": 40, "right": v} for p, v in (("before", 2), ("base", 2), ("after", 38), ("reload", 38))},
+    "learning.task.digits.change": {
+        **{w: {"items": 40, "change": 0.9, "low": 0.7, "high": 1.0, "gained": 37, "lost": 1, "p": 1e-9} for w in ("ranks", "reload")}, "chance_p": 0.05,
+    },
     "recovery.status": {"status": "finished", "cause": "", "load_failed": ""},
     "recovery.reload": {
         "step": 20, "equal": 24, "expected": 24, "tensors": 12, "missing": [], "different": [], "untrained": [], "new_processes": True, "manifest_equal": True,
@@ -53,7 +61,7 @@ GOOD: dict[str, Any] = {
     "performance.tokens_per_second": {"tokens_per_second": 9500.0, "steps": 30},
     "performance.window_by_probe": {"ranks_s": 30.0, "at_least_s": 29.0, "at_most_s": 32.0, "slack_s": 2.0},
     "performance.clocks": {"relative_spread": 0.0, "tolerance": 0.05},
-    "performance.step_time": {"p95": 0.5},
+    "performance.step_time": {"p95": 0.5, "steps": 30},
     "environment.hosts": {"hosts": 1, "agree": True},
     "transport.internode.path": {"path": "efa", "word": "corroborated", "reasons": []},
     "transport.intranode.path": {"path": "shm", "word": "corroborated", "reasons": []},
@@ -150,7 +158,7 @@ REFUTING: list[tuple[str, dict[str, Any], str]] = [
         {"performance__tokens_per_second": {"tokens_per_second": 8999.0, "steps": 30}},
         "value",
     ),
-    ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01}}, "value"),
+    ("performance.step_time_p95", {"performance__step_time": {"p95": 1.01, "steps": 30}}, "value"),
     (
         "transport.internode",
         {"transport__internode__path": {"path": "tcp", "word": "corroborated", "reasons": []}},
@@ -230,7 +238,7 @@ DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "performance.step_time_p95",
-        {"performance__tokens_per_second": {"tokens_per_second": 9.0, "steps": 12}},
+        {"performance__step_time": {"p95": 0.5, "steps": 12}},
         "unstable",
     ),
     (

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from seatrial.canon import canonical, sha256
 from seatrial.errors import InputError
-from seatrial.render import render
+from seatrial.render import frame, render
 from seatrial.render.objects import deadline
-from seatrial.ship import package
+from seatrial.ship import Part, package
 from seatrial.trial import Trial
 from seatrial.trial.cluster import mebibytes
 from seatrial.trial.loader import builtin
-from tests.support.kubernetes import EKS, PLAIN, group, loaded, pod_templates, trial, validate
+from tests.support.kubernetes import EKS, PLAIN, PYTHON_PATH, group, loaded, pod_templates, trial, validate
 
 pytestmark = pytest.mark.unit
 
@@ -49,8 +49,12 @@ VARIANTS = {
 
 
 def documents(which: Trial, **options: bool) -> dict[str, dict]:
-    """Everything that kubectl would apply, by kind."""
-    return {document["kind"]: document for document in loaded(render(which, **options).stream())}
+    """Everything that kubectl would apply, by kind; of the ConfigMaps the first."""
+    return {document["kind"]: document for document in reversed(loaded(render(which, **options).stream()))}
+
+
+def config_maps(which: Trial) -> list[dict]:
+    return loaded(render(which).files["configmap.yaml"])
 
 
 def job(which: Trial) -> dict:
@@ -75,7 +79,8 @@ def test_every_document_is_valid_and_complete(variant):
     kinds = [document["kind"] for document in found]
     assert kinds[-2:] == ["ConfigMap", "RayCluster" if options.get("cluster_only") else "RayJob"]
     assert set(rendered.order) == set(rendered.files) - {"README.md"}
-    assert len(rendered.files["configmap.yaml"]) < 256 << 10  # kubectl keeps a copy in an annotation
+    for text in rendered.files["configmap.yaml"].split("---\n"):
+        assert len(text) < 256 << 10  # kubectl keeps a copy in an annotation
 
 
 def test_two_renders_are_byte_equal():
@@ -98,12 +103,40 @@ def test_two_renders_are_byte_equal():
 
 def test_what_the_pods_mount_is_the_trial_and_the_package():
     which = trial()
-    config = documents(which)["ConfigMap"]
-    assert base64.b64decode(config["binaryData"]["seatrial.zip"]) == package()
-    text = config["data"]["trial.json"]
+    first, *others = config_maps(which)
+    binaries = [each["binaryData"] for each in (first, *others)]
+    assert [(file, base64.b64decode(data)) for each in binaries for file, data in each.items()] == [
+        (part.file, part.data) for part in package()
+    ]
+    assert not any("data" in each for each in others)
+    text = first["data"]["trial.json"]
     assert Trial.from_resolved(text) == which
     assert text.encode() == canonical(which.resolved())
-    assert sha256(text.encode()) == config["metadata"]["annotations"]["seatrial.io/trial-digest"]
+    assert sha256(text.encode()) == first["metadata"]["annotations"]["seatrial.io/trial-digest"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 12])
+def test_one_folder_holds_every_part(count, monkeypatch):
+    """With one part the manifests are the plainest: a ConfigMap, and a volume of it."""
+    sent = tuple(Part(f"seatrial-{number}.zip", bytes([number])) for number in range(1, count + 1))
+    monkeypatch.setattr(frame, "package", lambda: sent)
+    which = trial(metadata={"name": "n" * 60})
+    found, own = config_maps(which), render(which).name
+    names = [each["metadata"]["name"] for each in found]
+    assert names == [own, *(f"{own}-package-{number}" for number in range(2, count + 1))]
+    assert {each["metadata"]["namespace"] for each in found} == {"training"}
+    for document in found:
+        validate(document)
+    for role, template in pod_templates(job(which)).items():
+        if role == "submitter":
+            continue
+        (volume,) = [each for each in template["spec"]["volumes"] if each["name"] == "seatrial"]
+        sources = [{"configMap": {"name": name}} for name in names]
+        assert volume == {"name": "seatrial", **(sources[0] if count == 1 else {"projected": {"sources": sources}})}
+        (container,) = template["spec"]["containers"]
+        assert variables(container)["PYTHONPATH"] == ":".join(f"/etc/seatrial/{part.file}" for part in sent)
+    (comment,) = set(re.findall(r"# seatrial comes with the (\w+)", render(which).files["rayjob.yaml"]))
+    assert comment == ("ConfigMap" if count == 1 else "ConfigMaps")
 
 
 @given(st.text(min_size=1, max_size=200))
@@ -152,7 +185,7 @@ def test_head_and_workers():
     for container in (head, worker):
         resources = container["resources"]
         assert {**resources["limits"], "ephemeral-storage": "10Gi"} == resources["requests"]
-        assert variables(container)["PYTHONPATH"] == "/etc/seatrial/seatrial.zip"
+        assert variables(container)["PYTHONPATH"] == PYTHON_PATH
         assert {m["mountPath"] for m in container["volumeMounts"]} == {"/etc/seatrial", "/dev/shm", "/tmp/ray", "/fsx"}
         assert container["lifecycle"]["preStop"]
     for name in ("head", "workers"):

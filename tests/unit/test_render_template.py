@@ -16,7 +16,7 @@ from seatrial.errors import InputError
 from seatrial.render import emit, render
 from seatrial.render.patch import Edit, merged, pointer
 from seatrial.trial import Trial
-from tests.support.kubernetes import EKS, SHARED, TEAM_TRIAL, group, loaded, pod_templates, trial, validate
+from tests.support.kubernetes import EKS, PYTHON_PATH, SHARED, TEAM_TRIAL, group, loaded, pod_templates, trial, validate
 
 pytestmark = pytest.mark.unit
 
@@ -99,7 +99,7 @@ def keeps(theirs: Any, result: Any, path: str = "") -> None:
         assert len(result) >= len(theirs), path
         for position, value in enumerate(theirs):
             if isinstance(value, dict) and value.get("name") == "PYTHONPATH":
-                assert result[position]["value"] == f"/etc/seatrial/seatrial.zip:{value['value']}"
+                assert result[position]["value"] == f"{PYTHON_PATH}:{value['value']}"
             elif path.endswith(".lifecycle.preStop.exec.command") and "headGroupSpec" in path and position == 2:
                 assert result[position] == f"python -m seatrial.driver.stop; {value}"
             else:
@@ -194,9 +194,8 @@ def test_the_config_map_goes_where_the_pods_are(asked):
     """Where the manifest names no namespace, nothing does: kubectl, ArgoCD or kustomize decide for all."""
     for text, where in ((TEAM, "ml"), (TEAM.replace("  namespace: ml\n  labels", "  labels"), None)):
         found = render(for_team(cluster={"namespace": asked}), base=text)
-        (config,) = loaded(found.files["configmap.yaml"])
-        assert config["metadata"].get("namespace") == resource(found.files["rayjob.yaml"])["metadata"].get("namespace")
-        assert config["metadata"].get("namespace") == where
+        spaces = {config["metadata"].get("namespace") for config in loaded(found.files["configmap.yaml"])}
+        assert spaces == {resource(found.files["rayjob.yaml"])["metadata"].get("namespace")} == {where}
         assert found.namespace == (where or asked)
 
 
@@ -227,9 +226,9 @@ def test_a_claim_is_not_made_beside_a_template():
 def test_variables_of_theirs_win():
     templates = pod_templates(resource(rendered().files["rayjob.yaml"]))
     env = {e["name"]: e["value"] for e in templates["gpu"]["spec"]["containers"][0]["env"]}
-    assert env == {"PYTHONPATH": "/etc/seatrial/seatrial.zip:/fsx/lib", "NCCL_DEBUG": "WARN"}
+    assert env == {"PYTHONPATH": f"{PYTHON_PATH}:/fsx/lib", "NCCL_DEBUG": "WARN"}
     head = {e["name"]: e["value"] for e in templates["head"]["spec"]["containers"][0]["env"]}
-    assert head == {"PYTHONPATH": "/etc/seatrial/seatrial.zip", "RAY_JOB_STOP_WAIT_TIME_S": "60"}
+    assert head == {"PYTHONPATH": PYTHON_PATH, "RAY_JOB_STOP_WAIT_TIME_S": "60"}
 
 
 def test_a_claim_of_the_trial_is_mounted_where_theirs_is_not():
@@ -301,6 +300,8 @@ def test_storage_must_be_shared():
     which = for_team(storage={"path": "/scratch/x"})
     with pytest.raises(InputError, match=r"storage.path: /scratch/x lies on no volume of headGroupSpec"):
         render(which, base=TEAM)
+    with pytest.raises(InputError, match=r"storage.path: /etc/seatrial/x lies on no volume of headGroupSpec"):
+        render(for_team(storage={"path": "/etc/seatrial/x"}), base=TEAM)  # the package's own volume is no storage
 
 
 def test_two_ray_resources_are_one_too_many():
@@ -344,8 +345,10 @@ def test_a_component_gives_what_the_file_gives(tmp_path):
     file = resource(rendered().files["rayjob.yaml"])
     file["metadata"]["annotations"].pop("seatrial.io/replaced-entrypoint")  # the base has it still
     assert resource(done.stdout) == file
-    (config,) = loaded(rendered().files["configmap.yaml"])
-    assert {d["metadata"]["name"] for d in loaded(done.stdout)} == {"settings", config["metadata"]["name"], "finetune"}
+    added = loaded(rendered().files["configmap.yaml"])
+    theirs = {"settings", "finetune"}
+    result = {d["metadata"]["name"]: d for d in loaded(done.stdout)}
+    assert result == {name: result[name] for name in theirs} | {each["metadata"]["name"]: each for each in added}
     (base / "job.yaml").write_text(TEAM.replace("groupName: gpu", "groupName: other"))
     assert subprocess.run(["kubectl", "kustomize", overlay], capture_output=True, check=False).returncode != 0
 

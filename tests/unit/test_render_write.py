@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from seatrial.cli.main import main
 from seatrial.errors import InputError
 from seatrial.render import render, write
+from seatrial.ship import package
 from seatrial.trial.loader import template
 from tests.support.kubernetes import loaded, trial
 from tests.unit.test_render_template import TEAM
@@ -113,16 +115,39 @@ def test_a_stream_for_kubectl(run, in_tmp):
     code, out, _ = run("render", "trial.yaml", "-o", "-", "--cluster")
     kinds = [document["kind"] for document in loaded(out)]
     assert code == 0
-    assert kinds == ["ServiceAccount", "Role", "RoleBinding", "ConfigMap", "RayCluster"]
+    assert kinds == ["ServiceAccount", "Role", "RoleBinding", *["ConfigMap"] * len(package()), "RayCluster"]
     assert names(in_tmp) == {"trial.yaml"}
 
 
-def test_a_component_on_the_command_line(run, in_tmp):
+def prepared_for_team() -> None:
     Path("team.yaml").write_text(TEAM)
     lines = template(NAME).splitlines(keepends=True)
     theirs = ("  namespace:", "  head:", "  workerGroups:")
     text = "".join(line for line in lines if not line.startswith(theirs))
     prepared(text.replace("  provider: eks\n", "  provider: eks\n  template: {from: team.yaml}\n"))
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_what_is_rendered_passes_the_check(theirs, run, in_tmp):
+    """All of it, unless one of the parts of the package lies where the pods cannot reach it."""
+    prepared_for_team() if theirs else prepared()
+    _, stream, _ = run("render", "trial.yaml", "-o", "-")
+    Path("all.yaml").write_text(stream)
+    code, out, _ = run("check", "all.yaml")
+    assert code == 0
+    assert "1 resource checked: 0 errors, 0 warnings" in out
+    documents = loaded(stream)
+    own = [each for each in documents if each["kind"] == "ConfigMap" and "binaryData" in each]
+    assert len(own) == len(package())
+    own[-1]["metadata"]["namespace"] = "elsewhere"
+    Path("all.yaml").write_text(yaml.safe_dump_all(documents))
+    code, out, _ = run("check", "all.yaml")
+    assert code == 1
+    assert f"namespace-differs: configMap.name: ConfigMap {own[-1]['metadata']['name']} is in " in out
+
+
+def test_a_component_on_the_command_line(run, in_tmp):
+    prepared_for_team()
     code, out, _ = run("render", "trial.yaml", "--kustomize", "-o", "component")
     assert code == 0
     assert "kustomization.yaml" in names(in_tmp / "component")

@@ -153,7 +153,7 @@ def test_a_model_has_one_source(model, message):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({}, "was given nothing; expected one of train + heldout, corpus, synthetic"),
+        ({}, "was given nothing; expected one of train + heldout, dataset, corpus, synthetic"),
         ({"corpus": "python-stdlib", "synthetic": "random-tokens"}, "was given corpus, synthetic"),
         ({"train": "a"}, "heldout is missing; expected both"),
         ({"heldout": "a"}, "train is missing; expected both"),
@@ -218,7 +218,7 @@ def test_every_registered_claim_takes_each_of_its_forms(name):
     entry = REGISTRY[name]
     assert entry.kind in KINDS
     assert entry.established_by in ("run", "drill", "comparison")
-    values = {"equals": PATHS.get(name, ("",))[0], "over": "base", "max_lost_steps": 5}
+    values = {"equals": PATHS.get(name, ("",))[0], "over": "base", "max_lost_steps": 5, "task": "digits"}
     for form in entry.forms:
         parameters = {parameter: values.get(parameter, 0.5) for parameter in form}
         assert claim(claim=name, **parameters).resolved() == {"claim": name, **parameters}
@@ -228,7 +228,7 @@ def test_every_registered_claim_takes_each_of_its_forms(name):
     ("parameters", "message"),
     [
         ({"claim": "execution.complete"}, "unknown claim execution.complete; did you mean execution.completed?"),
-        ({"claim": "loss"}, "unknown claim loss; known claims: execution.completed, "),
+        ({"claim": "loss"}, "unknown claim loss; known claims: execution.finished, execution.completed, "),
         (
             {"claim": "execution.completed", "min": 1},
             "execution.completed was given {min}; expected no parameter",

@@ -207,6 +207,8 @@ def _notes(path: Path) -> list[str]:
     said = []
     if note := strange_kuberay(cluster.kuberayVersion or operator.DEFAULT_KUBERAY):
         said.append(f"{loaded.source.place(('cluster', 'kuberayVersion'))}: {note}")
+    if work.steps is None:
+        return said
     limits, end = 2 * work.timeout.start + work.steps * work.timeout.step, deadline(loaded.trial)
     if limits > end and not cluster.deadline and not cluster.template:
         at = loaded.source.place(("workload", "timeout", "step"))

@@ -13,6 +13,9 @@ from seatrial.errors import EXIT_INPUT, EXIT_INTERNAL, SeatrialError
 
 COMMANDS = {
     "run": "run a trial and seal its record",
+    "attach": "follow a run on a Ray cluster",
+    "stop": "stop a run on a Ray cluster; it seals what it saw",
+    "collect": "fetch the sealed record of a run on a Ray cluster",
     "init": "write a commented trial.yaml",
     "check": "check KubeRay manifests and trial files",
     "render": "write the Kubernetes manifests of a trial",
@@ -20,6 +23,7 @@ COMMANDS = {
     "catalog": "print what is known about instances and images",
     "show": "show the verdicts of a run",
     "transport": "read from NCCL logs which path the bytes took",
+    "inspect": "look at a training job that already runs",
     "verify": "check that a sealed run is unchanged",
     "judge": "judge a run again, offline",
     "report": "write report.html and report.md again",

@@ -75,6 +75,8 @@ class Progress:
         elif kind == "phase_started" and event.get("phase") == "reload":
             self._finish("training", self._training_line())
             self._current("reload", "new processes load the last checkpoint")
+        elif kind == "train_attempt":
+            self._attempted(event)
         elif kind == "interrupted":
             self._plain(
                 "stopping          "
@@ -86,6 +88,15 @@ class Progress:
             )
         elif kind == "stalled":
             self._plain(f"no progress       within {event.get('limit')} = {event.get('seconds'):g} s")
+
+    def _attempted(self, event: dict[str, Any]) -> None:
+        """What Ray Train says of a team's own script."""
+        ranks = len(event["workers"])
+        where = len({worker["node"] for worker in event["workers"]})
+        text = f"{event['status'].lower()}, {ranks} rank{'s' * (ranks != 1)} on {where} host{'s' * (where != 1)}"
+        self._current("training", text)
+        if event["status"] in ("FINISHED", "ERRORED", "ABORTED"):
+            self._finish(f"attempt {event['attempt']}", text)
 
     def _scored(self, name: str, event: dict[str, Any]) -> None:
         phase = event["phase"]
@@ -116,10 +127,14 @@ class Progress:
         rate = sum(e["tokens"] for events in window for e in events) / seconds if seconds else 0.0
         losses = [e["loss"] for e in self._steps[last]]
         loss = f"{sum(losses) / len(losses):.2f}" if all(isinstance(x, int | float) for x in losses) else "NaN"
+        if all(x is None for x in losses):
+            loss = "not told"
         elapsed = int(time.monotonic() - self._began)
-        filled = BAR * last // total
-        bar = "━" * filled + "╌" * (BAR - filled)
-        return f"{bar} {last}/{total}  loss {loss}  {output.rate(rate)} tokens/s  {elapsed // 60}:{elapsed % 60:02d}"
+        done = f"step {last}"
+        if total:  # a script need not say how many steps it takes
+            filled = min(BAR, BAR * last // total)
+            done = f"{'━' * filled}{'╌' * (BAR - filled)} {last}/{total}"
+        return f"{done}  loss {loss}  {output.rate(rate)} tokens/s  {elapsed // 60}:{elapsed % 60:02d}"
 
     def _current(self, label: str, text: str) -> None:
         if self._live and label not in self._done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from seatrial import report
 from seatrial.cli import output
 from seatrial.cli.progress import Progress
-from seatrial.errors import InputError
+from seatrial.errors import EXIT_OK, InputError
 from seatrial.launch import run
 from seatrial.trial.loader import Loaded, builtin, load
 
@@ -19,12 +20,23 @@ DEFAULT = Path("trial.yaml")
 @click.command("run", short_help="run a trial and seal its record")
 @click.argument("trial_file", type=click.Path(path_type=Path), required=False, metavar="[TRIAL]")
 @click.option("--json", "as_json", is_flag=True, help="print the verdicts and the evidence as one JSON document")
-def command(trial_file: Path | None, as_json: bool) -> int:
+@click.option(
+    "--on", "address", default="", metavar="http://HOST:8265", help="run it on the Ray cluster that has this dashboard"
+)
+@click.option("--detach", is_flag=True, help="with --on: submit it, and leave it to itself")
+def command(trial_file: Path | None, as_json: bool, address: str, detach: bool) -> int:
     """Run a trial: freeze its claims, train, reload, judge, seal, report.
 
     Without TRIAL this is ./trial.yaml, or the built-in local trial if there is none.
+
+    With --on it is a job of a Ray cluster, which goes on whatever becomes of this terminal: Ctrl-C detaches from it.
+    `seatrial attach` follows it again, `seatrial stop` ends it, `seatrial collect` fetches its record.
     """
     loaded, said = _choose(trial_file)
+    if address:
+        return _on(loaded, trial_file or (DEFAULT if DEFAULT.exists() else None), address, detach, as_json)
+    if detach:
+        raise InputError("--detach without --on", expected="--on http://HOST:8265: a run of this machine stays here")
     try:
         with Progress(loaded.trial, said, quiet=as_json) as progress:
             outcome = run(loaded.trial, progress.started, progress.event)
@@ -46,6 +58,28 @@ def command(trial_file: Path | None, as_json: bool) -> int:
                 err=True,
             )
     return int(outcome.content["exit_code"])
+
+
+def _on(loaded: Loaded, file: Path | None, address: str, detach: bool, as_json: bool) -> int:
+    """Submits to a cluster that is there; follows and collects unless detached."""
+    from seatrial.cli.attach import hints, watch
+    from seatrial.launch.jobs import submit
+    from seatrial.launch.jobs_dashboard import connect
+
+    def warn(line: str) -> None:
+        click.echo(f"seatrial: {line}", err=True)
+
+    try:
+        note = submit(loaded.trial, file.resolve().parent if file else None, address, warn)
+    except InputError as error:
+        raise loaded.locate(error) from None
+    if detach:
+        if as_json:
+            click.echo(json.dumps({"run": note.id, "address": note.address}))
+            return EXIT_OK
+        return hints(note.id)
+    click.echo(f"submitted {note.id} to {note.address}; Ctrl-C detaches\n", err=as_json)
+    return watch(connect(note.address)[0], note.id, None, as_json)
 
 
 def _choose(path: Path | None) -> tuple[Loaded, str]:

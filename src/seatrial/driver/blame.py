@@ -35,6 +35,19 @@ def why_it_failed(layout: Layout, role: str, ranks: int, error: BaseException) -
     return f"{type(error).__name__}: {_last_line(error)}"
 
 
+def why_script_failed(layout: Layout, error: BaseException) -> str:
+    """One line: the first error that a rank of the script has said itself, if they observe, else the script's end."""
+    spoken = sorted(
+        (time, stream.path, event)
+        for path in layout.events.glob("a*/rank-*.jsonl")
+        for stream in (read(path, path.stem, layout.root.name),)
+        for event, time in zip(stream.events, stream.times, strict=True)
+        if isinstance(event, ProcessFailed) and not any(echo in event.error for echo in _ECHOES)
+    )
+    said = str(error) or type(error).__name__
+    return f"{said} ({spoken[0][1]}.jsonl: {spoken[0][2].error})" if spoken else said
+
+
 def required_network(required: str | None, cause: str) -> str:
     """What to add to a cause of NCCL's where the trial pinned its network: it fails then, instead of using another."""
     if not required or "NCCL" not in cause.upper():

@@ -5,21 +5,17 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Iterator
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-import seatrial
-from seatrial.canon import digest
 from seatrial.events import Layout, Redactor
 from seatrial.events.schema import Environment
+from seatrial.probe.own import package_digest, seatrial_layer, travelling
+from seatrial.trial.script import Script
+
+__all__ = ["layers", "package_digest", "script_layer", "seatrial_layer", "travelling"]
 
 MAX_DIFF = 256 << 10
-# What runs beside Ray, and travels where it is not installed: modules and data tables of these rooms.
-ROOMS = ("trial", "hardware", "events", "plan", "probe", "train", "evidence", "record", "driver")
-SUFFIXES = (".py", ".json")
-CLIENT_ONLY = ("trial/loader.py", "trial/source.py")  # they read YAML
 
 
 def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iterator[Environment]:
@@ -34,33 +30,15 @@ def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iter
     yield Environment(layer="settings", content=settings)
 
 
-def seatrial_layer() -> Environment:
-    """The code that this process runs, by version and digest."""
-    return Environment(layer="seatrial", content={"version": seatrial.__version__, "files": package_digest()})
-
-
-def travelling() -> dict[str, bytes]:
-    """The files that a run needs, by their path in the package; the same from a folder and from a zip."""
-    root = files("seatrial")
-    found = {entry.name: entry.read_bytes() for entry in root.iterdir() if entry.name.endswith(SUFFIXES)}
-    for room in ROOMS:
-        found |= _below(root / room, f"{room}/")
-    return {name: found[name] for name in sorted(found) if name not in CLIENT_ONLY}
-
-
-def _below(folder: Traversable, prefix: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found |= _below(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(SUFFIXES):
-            found[f"{prefix}{entry.name}"] = entry.read_bytes()
-    return found
-
-
-def package_digest() -> str:
-    """One digest over every file that a run needs."""
-    return digest({name: hashlib.sha256(data).hexdigest() for name, data in travelling().items()})
+def script_layer(work: Script) -> Environment:
+    """The team's own script, by digest, and what it is called with."""
+    path = Path(work.script)
+    content: dict[str, Any] = {"name": path.name, "args": list(work.args), "env": dict(work.env)}
+    try:
+        content["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        content["unread"] = error.strerror
+    return Environment(layer="script", content=content)
 
 
 def _working_tree(layout: Layout, redactor: Redactor) -> dict[str, Any]:

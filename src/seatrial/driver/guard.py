@@ -15,7 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from seatrial.driver import deliver
 from seatrial.driver.finish import collect_own_log, seal_run, wait_until_still
+from seatrial.driver.tell import hand_over
 from seatrial.events import Layout
 from seatrial.probe import processes
 from seatrial.probe.processes import RUN_VARIABLE
@@ -57,6 +59,8 @@ def main() -> int:
         print(f"seatrial: the driver's log could not be kept: {error}", file=sys.stderr)
     path, _ = seal_run(layout)
     print(f"seatrial: sealed {path}")
+    if deliver.VARIABLE in os.environ:
+        hand_over(layout)
     return 0
 
 

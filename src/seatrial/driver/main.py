@@ -7,6 +7,7 @@ is execution only, 0 or 4, so that nothing retries a job because a claim was ref
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import sys
@@ -17,10 +18,12 @@ from types import FrameType
 from typing import IO, Any
 
 from seatrial.driver import code, guard
-from seatrial.driver.blame import lost_hosts, required_network, why_it_failed
+from seatrial.driver.account import account
+from seatrial.driver.blame import lost_hosts, required_network, why_it_failed, why_script_failed
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
 from seatrial.driver.prepare import check_shared, freeze, new_run
-from seatrial.driver.watchdog import Watchdog, wait_for_stacks
+from seatrial.driver.tell import telling
+from seatrial.driver.watchdog import ScriptWatchdog, Watchdog, wait_for_stacks
 from seatrial.errors import (
     EXIT_ENDED_EARLY,
     EXIT_OK,
@@ -36,8 +39,10 @@ from seatrial.events.base import Event
 from seatrial.events.schema import Closed, Environment, Leftover, PhaseEnded, PhaseStarted, Roster
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
+from seatrial.trial.script import Script
 
 POLL_S = 0.25
+PHASES = (("train", "rank"), ("reload", "reload"))
 # What Ray Train raises for workers that are gone. Any other error may be of a Ray that has died itself: it ends this
 # process soon, and must not be waited for before the cause is written down.
 WORKERS_FAILED = "WorkerGroupError"
@@ -56,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--session-dir", type=Path, help="a short folder for a private Ray's session; default: a new one under /tmp"
     )
+    parser.add_argument("--deliver", action="store_true", help="say progress, and the sealed record, on stdout")
     given = parser.parse_args(arguments)
     try:
         return _carry_out(given)
@@ -76,7 +82,8 @@ def _carry_out(given: argparse.Namespace) -> int:
     layout = Layout(given.run_dir.resolve()) if given.run_dir else new_run(trial, Path(trial.storage.path).resolve())
     os.environ[RUN_VARIABLE] = str(layout.root)
     if given.address or given.session_dir:
-        return Driver(trial, layout, given.session_dir, given.address).run()
+        with telling(trial, layout) if given.deliver else contextlib.nullcontext():
+            return Driver(trial, layout, given.session_dir, given.address).run()
     with tempfile.TemporaryDirectory(prefix=SESSION_PREFIX, dir="/tmp") as temporary:
         return Driver(trial, layout, Path(temporary)).run()
 
@@ -97,6 +104,7 @@ class Driver:
 
     def __init__(self, trial: Trial, layout: Layout, temporary: Path | None, address: str = ""):
         self.trial, self.layout, self.temporary, self.address = trial, layout, temporary, address
+        self._started_with = dict(os.environ)  # before anything is set for this process's own use of Ray
         self._asked_to_stop = False
         self._kept: frozenset[int] = frozenset()
         self._guard: IO[bytes] | None = None  # open as long as this process lives
@@ -109,6 +117,8 @@ class Driver:
             redactor = Redactor(os.environ, self.trial.runtimeEnv.env_vars)
             for layer in code.layers(self.layout, _settings(self.trial), redactor):
                 self._note(layer)
+            if self.trial.script:
+                self._note(code.script_layer(self.trial.script))
             if self.address:
                 self._guard = guard.start(self.layout, self.trial.runtimeEnv.env_vars)
             self._phases()
@@ -136,21 +146,27 @@ class Driver:
         self.events.abandon()
 
     def _phases(self) -> None:
-        """Trains, then reloads in new processes; stops at the first phase that does not finish."""
+        """Trains, then reloads in new processes; stops at the first phase that does not finish.
+
+        A script's checkpoints are in a form of its own: nothing here reloads them.
+        """
         session: Any = None
         try:
-            for phase, role in (("train", "rank"), ("reload", "reload")):
+            for phase, role in PHASES[:1] if self.trial.script else PHASES:
                 self._note(PhaseStarted(phase=phase, attempt=1))
                 status, cause = "finished", ""
                 try:
                     session = session or self._open_session()
-                    self._follow(session, role)
+                    if self.trial.script:
+                        self._follow_script(session, self.trial.script)
+                    else:
+                        self._follow(session, role)
                 except Interrupted as error:
                     status, cause = "interrupted", str(error)
                 except TimedOut as error:
                     status, cause = "timed-out", str(error) + self._lost_hosts(session, role)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
-                    status, cause = "failed", why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
+                    status, cause = "failed", self._why(role, error)
                     cause += required_network(self.trial.cluster.require, cause)
                     if type(error).__name__ == WORKERS_FAILED:
                         cause += self._lost_hosts(session, role)
@@ -164,7 +180,7 @@ class Driver:
 
     def _follow(self, session: Any, role: str) -> None:
         """Starts a group of workers and waits for it. Raises what it failed with, TimedOut or Interrupted."""
-        ranks, work = self.trial.scaling.num_workers, self.trial.workload
+        ranks, work = self.trial.scaling.num_workers, self.trial.training
         group = session.start_group(role)
         watchdog = Watchdog(self.layout, role, ranks, work.steps, work.timeout)
         try:
@@ -178,6 +194,36 @@ class Driver:
         except RunError:
             group.kill()
             raise
+
+    def _follow_script(self, session: Any, work: Script) -> None:
+        """Runs a team's own script to its end. Raises RunError with what it failed with, TimedOut or Interrupted."""
+        from seatrial.driver.script import ScriptGroup
+
+        group = ScriptGroup(work, self.layout, self._started_with, session, forward=bool(self.address))
+        watchdog = ScriptWatchdog(self.layout, self.trial.scaling.num_workers, work.timeout)
+        try:
+            while not group.ended(within=POLL_S):
+                for attempt in group.changed():
+                    self._note(attempt)
+                    watchdog.hear(attempt)
+                if self._asked_to_stop:
+                    raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
+                if expired := watchdog.check():
+                    self._note(expired)
+                    raise TimedOut(watchdog.explain(expired))
+        except RunError:
+            group.kill()
+            if self._asked_to_stop:  # a job that is stopped is asked with all that it started: the script may be first
+                raise Interrupted("stopped on request (Ctrl-C or SIGTERM)") from None
+            raise
+        finally:
+            for event in account(group, self.layout, self.trial.scaling.num_workers):
+                self._note(event)
+
+    def _why(self, role: str, error: BaseException) -> str:
+        if not self.trial.script:
+            return why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
+        return why_script_failed(self.layout, error)
 
     def _lost_hosts(self, session: Any, role: str) -> str:
         try:

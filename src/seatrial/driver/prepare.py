@@ -12,7 +12,11 @@ from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Planned, Roster, StorageCanary
 from seatrial.events.storage import problem_with
 from seatrial.plan import plan
+from seatrial.plan.batches import TOLERANCES
+from seatrial.train.tasks.planned import TOLERANCES as TASK_TOLERANCES
+from seatrial.train.tasks.planned import check_tasks, planned_tasks
 from seatrial.trial import Trial
+from seatrial.trial.script import Script
 
 RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can still hold the record
 
@@ -20,7 +24,9 @@ RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can st
 def check_shared(trial: Trial) -> None:
     """What a cluster's driver can know before it makes a run directory. Raises InputError."""
     check_shared_path(trial.storage.path)
-    plan(trial)
+    if not trial.script:
+        plan(trial)
+    check_tasks(trial, everywhere=False)
     recorded(trial)
 
 
@@ -108,10 +114,17 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
     )
     problem = problem_with(layout.root)
     events.write(StorageCanary(path=str(layout.root), ok=not problem, problem=problem))
-    work = trial.workload
+    sections = {name: digest(value) for name, value in document.items()}
+    if trial.script:  # which event files there must be is known once Ray Train has started the ranks
+        events.write(Planned(facts=_script_facts(trial, trial.script, sections)))
+        return events
+    work = trial.training
+    planned = plan(trial).facts()
     facts = {
-        **plan(trial).facts(),
-        "sections": {name: digest(value) for name, value in document.items()},
+        **planned,
+        **planned_tasks(trial),
+        "tolerances": {**planned["tolerances"], **TASK_TOLERANCES},
+        "sections": sections,
         "synthetic": work.data.synthetic,
         "heldout_windows": work.data.heldout_windows,
         "micro_batch": work.micro_batch,
@@ -131,6 +144,20 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
         files = [layout.relative(layout.process(1, f"{role}-{rank}")) for rank in range(trial.scaling.num_workers)]
         events.write(Roster(phase=phase, attempt=1, files=files))
     return events
+
+
+def _script_facts(trial: Trial, work: Script, sections: dict[str, str]) -> dict[str, Any]:
+    """What is planned of a script: what the trial says of it, and nothing that only the script knows."""
+    return {
+        "script": Path(work.script).name,
+        "steps": work.steps,
+        "ranks": trial.scaling.num_workers,
+        "steady_from": work.measure.warmup_steps + 1,
+        "synthetic": work.synthetic,
+        "sections": sections,
+        "image": trial.image,
+        "tolerances": TOLERANCES,
+    }
 
 
 def _reserve(layout: Layout) -> None:

@@ -92,6 +92,8 @@ class RaySession:
         where = self._of_its_own(temporary) if self._private else self._already_there(address)
         ray.init(log_to_driver=False, **where)
         os.environ[NODE_VARIABLE] = ray.get_runtime_context().get_node_id()
+        self.address = str(ray.get_runtime_context().gcs_address)
+        self._own = {process.pid for process in processes.of_run(layout.root)}
 
     def _of_its_own(self, temporary: Path | None) -> dict[str, Any]:
         return {
@@ -109,6 +111,24 @@ class RaySession:
     def start_group(self, role: str) -> Group:
         """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
         return Group(lambda: self._fit(role), self._layout.root)
+
+    def owns(self, pid: int) -> bool:
+        """Whether a process was there when Ray was: the processes of this Ray itself."""
+        return pid in self._own
+
+    def packages(self) -> list[str]:
+        """What is installed for the workers at submission."""
+        return list(self._trial.runtimeEnv.pip)
+
+    def variables(self) -> dict[str, str]:
+        """What every process of a team's own script is given; which rank one is, is known later.
+
+        Not all of them are ranks: Ray's own actors for all jobs may be started by this one, and outlive it.
+        """
+        given: dict[str, str] = self._runtime_env()["env_vars"]
+        del given[MEMBER_VARIABLE]
+        logs = collect.variables(self._layout.root.name, 1) if self._trial.scaling.gpus_per_worker else {}
+        return {**logs, **given}
 
     def _fit(self, role: str) -> None:
         from ray.train import FailureConfig, RunConfig, ScalingConfig
@@ -198,9 +218,9 @@ def _keep_logs(target: str, job: str, environment: dict[str, str]) -> None:
 
 def _package_path(asked: str) -> str:
     """Where this package lies, before the path that was asked for: the workers run the code that runs here."""
-    own = str(Path(seatrial.__file__).parents[1])
-    others = [path for path in asked.split(os.pathsep) if path and path != own]
-    return os.pathsep.join((own, *others))
+    own = [str(Path(part).parent) for part in seatrial.__path__]  # several where it comes in zips
+    others = [path for path in asked.split(os.pathsep) if path and path not in own]
+    return os.pathsep.join((*own, *others))
 
 
 def _log_nccl(run: str, rank: int) -> None:
@@ -208,7 +228,6 @@ def _log_nccl(run: str, rank: int) -> None:
 
     NCCL reads its settings with the first collective, which is the training's first roll call.
     """
-    collect.folder(run, 1).mkdir(parents=True, exist_ok=True)
     for name, value in collect.variables(run, 1, rank).items():
         os.environ.setdefault(name, value)
 

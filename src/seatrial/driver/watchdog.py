@@ -19,6 +19,7 @@ from seatrial.events.schema import (
     Step,
     StorageCanary,
 )
+from seatrial.events.script import TrainAttempt
 from seatrial.trial.workload import Timeout
 
 # What every rank writes, step by step; the first of a host or of all has more to say, and is no further for that.
@@ -83,6 +84,50 @@ class Watchdog:
         behind, ranks = expired.waiting_for, len(self._files)
         who = f"rank {', '.join(map(str, behind[:8]))} behind" if len(behind) < ranks else "no rank moves"
         return f"{what} within {expired.limit} = {expired.seconds:g} s; {who}; stacks are in logs/stack-*.txt"
+
+
+class ScriptWatchdog:
+    """Of a team's own script: its ranks must be there within `start`, and steps must follow each other within `step`
+    where they are observed. A script that does not observe can take as long as it likes once its ranks are there."""
+
+    def __init__(self, layout: Layout, ranks: int, limits: Timeout):
+        self._layout, self._ranks, self._limits = layout, ranks, limits
+        self._began = self._changed = time.monotonic()
+        self._sizes: dict[Path, int] = {}
+        self._there = self._stepping = False
+
+    def hear(self, attempt: TrainAttempt) -> None:
+        """Takes note of what Ray Train says."""
+        self._there = self._there or bool(attempt.workers)
+        self._changed = time.monotonic()
+
+    def check(self) -> Stalled | None:
+        """What has expired, if something has."""
+        now = time.monotonic()
+        sizes = {path: _size(path) for path in self._layout.events.glob("a*/rank-*.jsonl")}
+        if sizes != self._sizes:
+            self._sizes, self._changed = sizes, now
+            self._there = True
+            self._stepping = self._stepping or any(_has_stepped(path) for path in sizes)
+        if self._stepping:
+            limit, since = "step", self._changed
+        elif not self._there:
+            limit, since = "start", self._began
+        else:
+            return None
+        allowed = float(getattr(self._limits, limit))
+        if now - since <= allowed:
+            return None
+        last = [read(path, path.name, self._layout.root.name).last(Step) for path in sizes]
+        steps = [step.step if step else 0 for step in last] or [0]
+        waiting = [rank for rank, step in enumerate(steps) if step < max(steps)] or list(range(self._ranks))
+        return Stalled(limit=f"workload.timeout.{limit}", seconds=allowed, last_step=min(steps), waiting_for=waiting)
+
+    def explain(self, expired: Stalled) -> str:
+        """One line for the record."""
+        if self._stepping:
+            return f"no progress after step {expired.last_step} within {expired.limit} = {expired.seconds:g} s"
+        return f"no rank of the script was there within {expired.limit} = {expired.seconds:g} s"
 
 
 def stack_file(layout: Layout, role: str, rank: int) -> Path:

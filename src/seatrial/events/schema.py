@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from seatrial.events.base import Event
+from seatrial.events.observed import CheckpointNoted, DeviceMemory, Observing, TokensSeen, Unseen
+from seatrial.events.script import CheckpointFound, ScriptEnded, TrainAttempt
+from seatrial.events.steps import GradientRollCall as GradientRollCall
+from seatrial.events.steps import Measured as Measured
+from seatrial.events.steps import NonFinite as NonFinite
+from seatrial.events.steps import Parameters as Parameters
+from seatrial.events.steps import RollCall as RollCall
+from seatrial.events.steps import Step as Step
+from seatrial.events.tasks import TaskOverlap, TaskScored
 from seatrial.events.wires import Connectivity, HostSample, NcclLog
 
 SCHEMA = "seatrial.events/1"
 LOAD = "load of the checkpoint"  # the phase of a reload whose failure is a finding about the checkpoint
-
-
-class NonFinite(BaseModel):
-    """Stands where a number should be and was not finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    state: Literal["error"] = "error"
-    reason: Literal["non-finite"] = "non-finite"
-    text: str
-
-
-Measured = float | NonFinite
 
 
 class Opened(Event):
@@ -97,60 +94,11 @@ class StorageCanary(Event):
     problem: str = ""
 
 
-class RollCall(Event):
-    """All-reduced one-hot vector: `counts[r]` is how often rank r was counted; all ones is what a full crew gives."""
-
-    event: Literal["roll_call"] = "roll_call"
-    at: Literal["start", "checkpoint", "end"]
-    step: int
-    counts: list[int]
-    claims: str  # digest of the frozen claims as this rank read them
-
-
-class GradientRollCall(Event):
-    """This rank's unreduced gradient of one small parameter against what the sharded backward reduced.
-
-    `share` is the L2 norm of this rank's part; `deviation` is max|Σ shares − reduced| / max|reduced|, by this rank.
-    `replica` is the digest of this rank's parameter shards, equal among ranks of equal `shard`.
-    """
-
-    event: Literal["gradient_roll_call"] = "gradient_roll_call"
-    step: int
-    parameter: str
-    share: Measured
-    deviation: Measured
-    shard: int
-    replica: str
-
-
-class Parameters(Event):
-    """Digest of this rank's shard of each trainable parameter."""
-
-    event: Literal["parameters"] = "parameters"
-    step: int
-    digests: dict[str, str]
-
-
-class Step(Event):
-    """One optimizer step of this rank. `samples` are `[global index, digest of the token ids given to forward]`."""
-
-    event: Literal["step"] = "step"
-    step: int
-    samples: list[tuple[int, str]]
-    tokens: int
-    loss: Measured  # this rank's mean over its own tokens, nats per token
-    gradient_norm: Measured  # global, before clipping
-    lr: float
-    duration_s: float
-    data_wait_s: float
-    started_s: float  # monotonic clock of this process
-
-
 class Evaluated(Event):
     """Held-out windows scored by this process: `[window, nats, tokens, bytes]`.
 
     Training ranks score `before` step 0 and `after` the last step; reload processes the model as built, `base`, and as
-    loaded, `reload`.
+    loaded, `reload`. A script's own items have 0 bytes, and the number rank·2³² + n where it gives no ids.
     """
 
     event: Literal["evaluated"] = "evaluated"
@@ -178,6 +126,24 @@ class DataOpened(Event):
     rows: int
     heldout_windows: int
     dropped: list[str] = Field(default_factory=list)
+    documents: int = 0  # of train
+    counted: int = 0  # targets of train that count for the loss
+    truncated: int = 0  # conversations that lost their end
+    bad: dict[str, int] = Field(default_factory=dict)  # rows left out, by kind
+    bad_named: list[str] = Field(default_factory=list)  # the first of them
+    windows: str = ""  # digest of the held-out windows as this process has them
+
+
+class Isolation(Event):
+    """Two documents in a row, the first one changed: by how many nats a target of its own moved at most, and another's.
+
+    `leak` above `limit` × `effect` ends the run. With an `effect` of 0 the model answers to nothing: nothing is shown.
+    """
+
+    event: Literal["isolation"] = "isolation"
+    effect: Measured
+    leak: Measured
+    limit: float
 
 
 class Overlap(Event):
@@ -228,6 +194,8 @@ class DataAudited(Event):
     manifest: str
     first: int  # the step of the first digest
     steps: list[str]  # digest of each step over all ranks, sorted by global index
+    counted: list[int] = Field(default_factory=list)  # targets that count of each step, over all ranks
+    windows: str = ""  # digest of the held-out windows
 
 
 class Environment(Event):
@@ -279,8 +247,11 @@ AnyEvent = Annotated[
     | Parameters
     | Step
     | Evaluated
+    | TaskScored
+    | TaskOverlap
     | Baselines
     | DataOpened
+    | Isolation
     | Overlap
     | CheckpointSaved
     | CheckpointRemoved
@@ -290,6 +261,14 @@ AnyEvent = Annotated[
     | HostSample
     | Connectivity
     | NcclLog
+    | Observing
+    | Unseen
+    | TokensSeen
+    | DeviceMemory
+    | CheckpointNoted
+    | TrainAttempt
+    | ScriptEnded
+    | CheckpointFound
     | Stalled
     | ProcessFailed
     | Leftover,

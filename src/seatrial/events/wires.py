@@ -15,7 +15,8 @@ class HostSample(Event):
 
     `counters` are the kernel's, cumulative, by `net/INTERFACE`, `efa/DEVICE` and `ib/DEVICE` (whose data counters are
     in bytes here); what could not be read is absent. `connections` are the established TCP connections of each training
-    process, as `[local ip:port, remote ip:port]`, written when they have changed.
+    process, as `[local ip:port, remote ip:port]`, written when they have changed. `carried` says, for a script whose
+    messages no plan foretells, what each of them has sent so far: `[local, remote, bytes]`, every few seconds.
     """
 
     event: Literal["host_sample"] = "host_sample"
@@ -24,6 +25,7 @@ class HostSample(Event):
     resident_bytes: str
     counters: dict[str, dict[str, str]] = Field(default_factory=dict)
     connections: dict[str, list[tuple[str, str]]] | None = None
+    carried: dict[str, list[tuple[str, str, str]]] | None = None
 
 
 class Connectivity(Event):

@@ -2,7 +2,16 @@
 
 from pathlib import Path
 
-from seatrial.evidence import environment, execution, learning, performance, recovery, transport
+from seatrial.evidence import (
+    environment,
+    execution,
+    learning,
+    observed,
+    performance,
+    recovery,
+    script_transport,
+    transport,
+)
 from seatrial.evidence.facts import Evidence, Fact, Verdict
 from seatrial.evidence.gather import Run, gather
 from seatrial.evidence.judge import exit_code, judge
@@ -11,10 +20,12 @@ __all__ = ["Evidence", "Fact", "Run", "Verdict", "exit_code", "gather", "judge",
 
 
 def observe(run: Run) -> Evidence:
-    """The evidence of a run, kinds apart."""
+    """The evidence of a run, kinds apart; of a job that was only looked at, what its observers saw."""
+    if observed.is_observed(run):
+        return Evidence(observed.facts(run), run.void)
     kinds = {
         "execution": execution,
-        "transport": transport,
+        "transport": script_transport if run.script else transport,
         "performance": performance,
         "learning": learning,
         "recovery": recovery,

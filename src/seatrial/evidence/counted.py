@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -53,11 +53,11 @@ def window(probe: Stream, ranks: int, first: int, last: int) -> Window | None:
     return Window(tuple(sample for sample, _, _ in found), start, stop, seconds, end)
 
 
-def moved(seen: Window, links: Iterable[str]) -> dict[str, int] | str:
-    """Bytes sent and received over the window by some interfaces together, or why they are not known."""
+def moved(samples: Sequence[HostSample], links: Iterable[str]) -> dict[str, int] | str:
+    """Bytes that some interfaces together moved between the first and the last sample, or why they are not known."""
     total = {"tx_bytes": 0, "rx_bytes": 0}
     for device, name in [(f"net/{link}", name) for link in links for name in total]:
-        readings = [sample.counters.get(device, {}).get(name) for sample in seen.samples]
+        readings = [sample.counters.get(device, {}).get(name) for sample in samples]
         if any(reading is None for reading in readings):
             return f"{device} has no {name} in every sample"
         numbers = [int(reading) for reading in readings if reading is not None]

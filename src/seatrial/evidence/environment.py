@@ -9,13 +9,14 @@ from seatrial.events.schema import Environment
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 
+OF_A_SCRIPT = ("code", "hardware", "libraries", "module", "ray", "script", "settings", "torch")
 EXPECTED = ("code", "data", "hardware", "libraries", "model", "ray", "settings", "tokenizer", "torch")
 
 
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind: one for each layer, then image, runtime environment delta and agreement of hosts."""
     layers = _layers(run)
-    for name in EXPECTED:
+    for name in OF_A_SCRIPT if run.script else EXPECTED:
         layers.setdefault(name, {"no process": {"unknown": "no process of this run recorded it"}})
     found = [_layer(name, by_process) for name, by_process in sorted(layers.items())]
     found += [

@@ -19,6 +19,7 @@ from seatrial.events.schema import (
     Step,
     StorageCanary,
 )
+from seatrial.evidence import script
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.plan.order import chain, indices, step_digest
@@ -27,6 +28,8 @@ from seatrial.plan.schedule import learning_rate
 
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind."""
+    if run.script:
+        return {fact.id: fact for fact in _of_a_script(run)}
     found = [
         *_status(run),
         _executed(run),
@@ -42,11 +45,30 @@ def facts(run: Run) -> dict[str, Fact]:
     return {fact.id: fact for fact in found}
 
 
+def _of_a_script(run: Run) -> list[Fact]:
+    return [
+        Fact("execution.script", value=run.script, witness="trial"),
+        *(fact for fact in _status(run) if fact.id != "execution.attempts"),
+        *script.train_runs(run),
+        script.crew(run),
+        script.told(run),
+        _executed(run),
+        script.updates(run),
+        script.moved(run),
+        script.samples(run),
+        script.roll_calls(run),
+        script.gradients(run),
+        script.replicas(run),
+    ]
+
+
 def _status(run: Run) -> list[Fact]:
     plan, ended = run.plan, run.phase("train")
     lost = run.driver.why_incomplete() or "the driver wrote no plan"
     found = [
-        Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial")
+        unknown("execution.planned_steps", "the trial does not say how many: workload.steps", "trial")
+        if plan and plan["steps"] is None
+        else Fact("execution.planned_steps", value=plan["steps"], unit="steps", witness="trial")
         if plan
         else unknown("execution.planned_steps", lost),
         Fact("execution.status", value={"status": ended.status, "cause": ended.cause}, witness="driver")
@@ -148,7 +170,12 @@ def _rates(run: Run) -> Fact:
     if not asked:
         return unknown(name, "the plan has no schedule", "driver")
     wrong = sorted(
-        {e.step for s in run.ranks for e in s.all(Step) if abs(e.lr - learning_rate(e.step, **asked)) > 1e-12}
+        {
+            e.step
+            for s in run.ranks
+            for e in s.all(Step)
+            if e.lr is None or abs(e.lr - learning_rate(e.step, **asked)) > 1e-12
+        }
     )
     return Fact(name, value={"off_schedule": wrong, "peak": asked["peak"]}, witness="step events against the schedule")
 
@@ -173,14 +200,29 @@ def _data(run: Run) -> Fact:
         for event in stream.all(Step):
             samples[event.step] += event.samples
     executed = [step_digest(samples[n]) for n in sorted(samples)]
-    different = [n for n, (a, b) in enumerate(zip_longest(executed, planned), start=1) if a != b]
+    divided = _wrongly_divided(run, [n for audit in audits for n in audit.counted])
+    pairs = enumerate(zip_longest(executed, planned), start=1)
+    different = [n for n, (a, b) in pairs if a != b or n in divided]
     value |= {
+        "wrongly_divided": sorted(divided)[:20],
         "matching": len(planned) - len(different),
         "first_difference": different[0] if different else None,
         "executed": chain(executed),
         "planned": chain(planned),
     }
     return Fact(name, value=value, unit="steps", witness=witness)
+
+
+def _wrongly_divided(run: Run, planned: list[int]) -> set[int]:
+    """Steps in which a rank's loss was not the mean over the targets of all ranks that count, as the reload counts."""
+    seen: dict[int, int] = defaultdict(int)
+    wrong: set[int] = set()
+    for stream in run.ranks:
+        for event in stream.all(Step):
+            seen[event.step] += event.counted or 0
+            if event.divisor != (planned[event.step - 1] if event.step <= len(planned) else None):
+                wrong.add(event.step)
+    return wrong | {n for n, count in enumerate(planned, start=1) if seen[n] != count}
 
 
 def _misplaced(run: Run) -> list[dict[str, int]]:
@@ -255,6 +297,8 @@ def _gradients(run: Run) -> Fact:
 def _gradient_problem(event: GradientRollCall, limit: float, resolved: float) -> tuple[str, str]:
     if isinstance(event.share, NonFinite) or isinstance(event.deviation, NonFinite):
         return "unclear", "the gradient is not finite"
+    if event.deviation is None:
+        return "unclear", event.unclear or "nothing was compared"
     if event.share == 0:
         return "wrong", "this rank's share is zero"
     said = f"the reduced gradient is off by {event.deviation:.1e} of its largest element"

@@ -9,7 +9,13 @@ from typing import Any
 from seatrial.canon import parse, sha256
 from seatrial.errors import EvidenceError
 from seatrial.events import Layout, Stream, read
-from seatrial.events.schema import LOAD, PhaseEnded, Planned, ProcessFailed, Roster
+from seatrial.events.schema import LOAD, PhaseEnded, Planned, ProcessFailed, Roster, Step
+
+# What only a script's own ranks can say, and the lines that have them say it.
+UNOBSERVED = (
+    "only {script} knows: `from seatrial import observe`, then `with observe() as trial:` around its loop"
+    " and `trial.step(loss=loss)` after each optimizer step"
+)
 
 
 @dataclass(frozen=True)
@@ -31,13 +37,29 @@ class Run:
         planned = self.driver.last(Planned)
         return planned.facts if planned else {}
 
+    @property
+    def script(self) -> str:
+        """The name of the team's own script that was run, if one was."""
+        return str(self.plan.get("script") or "")
+
+    @property
+    def last_step(self) -> int:
+        """The last step that is planned, else the last that every rank has taken: a script need not say how many."""
+        taken = [step.step if (step := s.last(Step)) else 0 for s in self.ranks]
+        return int(self.plan.get("steps") or min(taken, default=0))
+
+    @property
+    def observed(self) -> bool:
+        """Whether the ranks of a script wrote event files; those of the built-in training always do."""
+        return bool(self.ranks) or not self.script
+
     def phase(self, name: str) -> PhaseEnded | None:
         """How a phase ended, as the driver saw it."""
         return next((e for e in self.driver.all(PhaseEnded) if e.phase == name), None)
 
     def ended_early(self) -> str:
         """Empty if the run was carried out to its end, else why not. A checkpoint that does not load is a finding."""
-        for name in ("train", "reload"):
+        for name in ("train",) if self.script else ("train", "reload"):
             ended = self.phase(name)
             if ended is None:
                 return f"the driver ended before the {name} phase did"
@@ -53,6 +75,8 @@ class Run:
 
     def incomplete(self, streams: tuple[Stream, ...], role: str) -> str:
         """Empty if every stream of a role is whole, else where the first one ends."""
+        if not streams and self.script and role == "rank":
+            return UNOBSERVED.format(script=self.script)
         if not streams:
             return f"the driver's roster of {role} processes is missing"
         return next((why for stream in streams if (why := stream.why_incomplete())), "")
@@ -72,13 +96,15 @@ def gather(root: Path) -> Run:
     frozen = _frozen(layout)
     name = str((frozen or {}).get("run") or root.name)  # as frozen: a copied folder keeps its identity
     driver = _in_place(read(layout.driver_events, layout.relative(layout.driver_events), name), "driver", None)
+    # The last attempt's ranks are what came of a script that was started again; earlier ones are known, and no more.
     rosters: dict[str, list[str]] = {roster.phase: roster.files for roster in driver.all(Roster)}
+    earlier = {file for roster in driver.all(Roster) for file in roster.files}
     ranks, reloads = (
         tuple(_in_place(read(root / f, f, name), role, rank) for rank, f in enumerate(rosters.get(phase, [])))
         for phase, role in (("train", "rank"), ("reload", "reload"))
     )
     probes = tuple(_in_place(read(root / f, f, name), "probe", None) for f in rosters.get("probe", []))
-    listed = {driver.path, *(f for files in rosters.values() for f in files)}
+    listed = {driver.path, *earlier}
     refused = tuple(f for p in sorted(layout.events.rglob("*.jsonl")) if (f := layout.relative(p)) not in listed)
     claims, void = _claims(layout, frozen, (driver, *ranks, *reloads, *probes))
     return Run(name, claims, void, driver, ranks, reloads, probes, refused)

@@ -5,7 +5,17 @@ from __future__ import annotations
 import math
 from itertools import zip_longest
 
-from seatrial.events.schema import Baselines, DataOpened, Evaluated, NonFinite, Overlap, Step
+from seatrial.events.schema import (
+    Baselines,
+    DataAudited,
+    DataOpened,
+    Evaluated,
+    Isolation,
+    NonFinite,
+    Overlap,
+    Step,
+)
+from seatrial.evidence import script, tasks
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.evidence.series import thin
@@ -19,13 +29,26 @@ def facts(run: Run) -> dict[str, Fact]:
     found = [_data(run)]
     scores: dict[str, Items | Fact] = {}
     for phase in ("before", "after", "base", "reload"):
-        scores[phase] = _items(run, phase, expected)
-        found += _scores(phase, scores[phase])
+        scores[phase] = _by_script(run, phase) if run.script else _items(run, phase, expected)
+        if (why := _other_windows(run)) and not isinstance(scores[phase], Fact):
+            scores[phase] = unknown(f"learning.heldout.{phase}", why, "ranks, reload")
+    before, after = scores["before"], scores["after"]
+    if not isinstance(before, Fact) and not isinstance(after, Fact) and set(before) != set(after):
+        why = f"{len(before)} items before and {len(after)} after are not the same ones"
+        scores["after"] = unknown("learning.heldout.after", why, "rank")
+    for phase, items in scores.items():
+        found += _scores(phase, items)
     found += [*_baselines(run), _overlap(run), _difference(scores), _curve(run)]
-    return {fact.id: fact for fact in found}
+    found.append(script.tokens(run) if run.script else _isolation(run))
+    return {fact.id: fact for fact in found} | tasks.facts(run)
 
 
 def _data(run: Run) -> Fact:
+    if run.script:
+        tokens = script.tokens(run)
+        random = tokens.value["random"] if tokens.known else None
+        value = {"source": run.script, "synthetic": bool(run.plan.get("synthetic")) or random}
+        return Fact("learning.data", value=value, witness=f"trial; {tokens.witness}")
     opened = next((e for s in run.ranks if (e := s.last(DataOpened))), None)
     if opened is None:
         return unknown("learning.data", "no rank opened the data", "ranks")
@@ -42,9 +65,41 @@ def _data(run: Run) -> Fact:
             "heldout_windows": opened.heldout_windows,
             "heldout_windows_asked": run.plan.get("heldout_windows"),
             "dropped": opened.dropped,
+            "documents": opened.documents,
+            "counted_tokens": opened.counted,
+            "truncated": opened.truncated,
+            "bad_rows": opened.bad,
+            "bad_rows_named": opened.bad_named,
         },
         witness="ranks",
     )
+
+
+def _other_windows(run: Run) -> str:
+    """Why scores say nothing: held-out windows that are not those that the reload cut from the source."""
+    ours = {e.windows for s in run.ranks if (e := s.last(DataOpened))}
+    theirs = {e.windows for s in run.reloads for e in s.all(DataAudited)}
+    if not theirs or ours == theirs:
+        return ""
+    return "contradiction: the held-out windows in use are not those that the reload cut from the source"
+
+
+def _isolation(run: Run) -> Fact:
+    """What changing one document of a row did to another, at worst among the ranks."""
+    name = "learning.isolation"
+    shown = [e for s in run.ranks if (e := s.last(Isolation))]
+    if run.plan.get("synthetic"):
+        return Fact(name, "not-applicable", reason="random tokens have no documents")
+    if not shown or len(shown) < len(run.ranks):
+        return unknown(name, "not every rank changed a document and looked at another", "ranks")
+    numbers = [(e.leak, e.effect) for e in shown]
+    if any(isinstance(n, NonFinite) for pair in numbers for n in pair):
+        return Fact(name, "error", reason="non-finite: the model's answer is no number", witness="ranks")
+    leak, effect = max(n for n, _ in numbers), min(n for _, n in numbers)  # type: ignore[type-var]
+    if not effect:
+        return unknown(name, "the model's answer did not change with the document itself", "ranks")
+    value = {"leak": leak, "effect": effect, "limit": shown[0].limit}
+    return Fact(name, value=value, unit="nats", witness="two documents in a row, one of them changed, by every rank")
 
 
 def _items(run: Run, phase: str, expected: int) -> Items | Fact:
@@ -68,6 +123,28 @@ def _items(run: Run, phase: str, expected: int) -> Items | Fact:
             items[window] = (nats, tokens, size)
     if len(items) != expected:
         return unknown(name, f"{len(items)} of {expected} windows were scored", role)
+    return items
+
+
+def _by_script(run: Run, phase: str) -> Items | Fact:
+    """What a script's own evaluation said, item by item; every item once over all ranks."""
+    name = f"learning.heldout.{phase}"
+    if phase in ("base", "reload"):
+        return unknown(name, "no other process evaluates a script's model", "reload")
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(name, why, "ranks")
+    items: Items = {}
+    for event in (e for s in run.ranks for e in s.all(Evaluated) if e.phase == phase):
+        for item, nats, tokens, size in event.items:
+            if isinstance(nats, NonFinite):
+                return Fact(name, "error", reason=f"non-finite: item {item} is {nats.text}", witness="ranks")
+            if item in items:
+                return unknown(name, f"item {item} was scored twice", "ranks")
+            items[item] = (nats, tokens, size)
+    if not items:
+        return unknown(
+            name, f"the script tells no held-out scores: `trial.evaluated({phase!r}, nats=…, tokens=…)`", "ranks"
+        )
     return items
 
 
@@ -152,19 +229,26 @@ def _difference(scores: dict[str, Items | Fact]) -> Fact:
 
 
 def _curve(run: Run) -> Fact:
-    """Mean train loss over ranks per step; null where a rank's was not finite."""
+    """Mean train loss per step, over the targets of all ranks that count; null where a rank's was not finite."""
     name = "learning.train_loss"
-    by_step: dict[int, list[float]] = {}
+    by_step: dict[int, list[tuple[float, int]]] = {}
     strange: dict[int, str] = {}
     for stream in run.ranks:
         for event in stream.all(Step):
+            if event.loss is None:
+                continue
             if isinstance(event.loss, NonFinite):
                 strange.setdefault(event.step, event.loss.text)
             else:
-                by_step.setdefault(event.step, []).append(event.loss)
+                by_step.setdefault(event.step, []).append((event.loss, event.counted or 1))
     steps = sorted({*by_step, *strange})
     if not steps:
-        return unknown(name, "no step was taken", "ranks")
-    points = [[n, None if n in strange else math.fsum(by_step[n]) / len(by_step[n])] for n in steps]
+        return unknown(name, run.incomplete(run.ranks, "rank") or "no step told its loss", "ranks")
+    points = [[n, None if n in strange else _mean(by_step[n])] for n in steps]
     reason = f"{strange[min(strange)]} in {len(strange)} steps, first step {min(strange)}" if strange else ""
     return Fact(name, value=thin(points), unit="nats/token", witness="training ranks", reason=reason)
+
+
+def _mean(parts: list[tuple[float, int]]) -> float:
+    """Means of ranks, each weighted by what it is over."""
+    return math.fsum(value * weight for value, weight in parts) / sum(weight for _, weight in parts)

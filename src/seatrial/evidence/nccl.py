@@ -73,7 +73,7 @@ def _probes(logs: Mapping[str, Log], probes: Mapping[str, Stream]) -> tuple[dict
 
 def _moved(run: Run, probe: Stream, ranks: int) -> Moved | None:
     """What a host's counters moved by in the steady window; None where the probe did not see both edges of it."""
-    seen = counted.window(probe, ranks, int(run.plan["steady_from"]), int(run.plan["steps"]))
+    seen = counted.window(probe, ranks, int(run.plan["steady_from"]), run.last_step)
     return difference(seen.samples[0].counters, seen.samples[-1].counters) if seen else None
 
 

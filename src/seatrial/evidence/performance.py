@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from seatrial.events import Stream
@@ -33,7 +34,8 @@ def _window(run: Run) -> list[Fact]:
     # A step ends when its slowest rank does.
     times = [max(r[step].duration_s for r in ranks) for step in shared]
     tokens = [sum(r[step].tokens for r in ranks) for step in shared]
-    waits = [max(r[step].data_wait_s for r in ranks) for step in shared]
+    waits = [[r[step].data_wait_s for r in ranks] for step in shared]
+    waited = [max(w for w in row if w is not None) for row in waits if None not in row]
     totals = [math.fsum(r[step].duration_s for step in shared) for r in ranks]
     total, ordered = math.fsum(times), sorted(times)
     spread = (max(totals) - min(totals)) / max(totals)
@@ -42,11 +44,14 @@ def _window(run: Run) -> list[Fact]:
         "p95": quantile(ordered, 0.95),
         "p99": quantile(ordered, 0.99),
         "mean": total / len(times),
+        "steps": len(times),
         "stalls": sum(t > 3 * statistics.median(times) for t in times),
         "series": thin([[s, t] for s, t in zip(shared, times, strict=True)]),
     }
     return [
-        Fact(
+        unknown(names[0], "the script does not say how many tokens a step has: `trial.step(tokens=…)`", "ranks")
+        if not all(tokens)
+        else Fact(
             names[0],
             value={
                 "tokens_per_second": sum(tokens) / total,
@@ -59,9 +64,11 @@ def _window(run: Run) -> list[Fact]:
             witness="step events: Σ tokens / Σ slowest rank's seconds",
         ),
         Fact(names[1], value=step_time, unit="s", witness="step events, slowest rank of each step"),
-        Fact(
+        unknown(names[2], "the batches do not come through `trial.batches(loader)`", "ranks")
+        if len(waited) < len(shared)
+        else Fact(
             names[2],
-            value=math.fsum(waits) / total,
+            value=math.fsum(waited) / total,
             unit="share of step time",
             witness="step events, slowest rank of each step",
         ),
@@ -78,7 +85,7 @@ def _witness(run: Run) -> Fact:
     name = "performance.window_by_probe"
     if why := run.incomplete(run.ranks, "rank") or run.incomplete(run.probes, "probe"):
         return unknown(name, why, "host probes")
-    first, last = int(run.plan.get("steady_from", 1)), int(run.plan.get("steps", 0))
+    first, last = int(run.plan.get("steady_from", 1)), run.last_step
     spans = [_span(s, first, last) for s in run.ranks]
     seen = [_seen(s.path.rpartition("/")[2].removesuffix(".jsonl"), run.probes, first, last) for s in run.ranks]
     bounds = [b for b in seen if b]
@@ -104,12 +111,18 @@ def _span(stream: Stream, first: int, last: int) -> float:
 def _seen(rank: str, probes: tuple[Stream, ...], first: int, last: int) -> tuple[float, float] | None:
     """Shortest and longest time between the two edges of the window that one probe's samples of a rank allow."""
     for probe in probes:
-        samples = [(_seconds(t), e.steps.get(rank, 0)) for e, t in probe.dated(HostSample)]
+        samples = _last_attempt([(_seconds(t), e.steps.get(rank, 0)) for e, t in probe.dated(HostSample)])
         before, inside = [t for t, n in samples if n < first], [t for t, n in samples if first <= n < last]
         after = [t for t, n in samples if n >= last]
         if before and after and any(n for _, n in samples):
             return (max(inside) - min(inside) if inside else 0.0), min(after) - max(before)
     return None
+
+
+def _last_attempt(samples: list[tuple[float, int]]) -> list[tuple[float, int]]:
+    """Samples since a rank's steps last began again: Ray Train may have started a script's ranks anew."""
+    fell = [at for at, ((_, before), (_, now)) in enumerate(pairwise(samples), start=1) if now < before]
+    return samples[fell[-1] :] if fell else samples
 
 
 def _seconds(utc: str) -> float:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from seatrial.events.schema import CheckpointSaved, Parameters, Reloaded
+from seatrial.evidence import script
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 
 
 def facts(run: Run) -> dict[str, Fact]:
     """All facts of this kind."""
-    found = [_saved(run), _phase(run), _reload(run)]
+    if run.script:
+        why = f"the checkpoints of {run.script} are in a form of its own: nothing here loads them"
+        found = [script.checkpoints(run), unknown("recovery.status", why), unknown("recovery.reload", why)]
+    else:
+        found = [_saved(run), _phase(run), _reload(run)]
     return {fact.id: fact for fact in found}
 
 

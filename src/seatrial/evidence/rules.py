@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.evidence import rules_transport
+from seatrial.evidence import rules_script, rules_tasks, rules_transport
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED
 from seatrial.evidence.look import Answer, Judge, Look
 
@@ -111,10 +111,10 @@ def _participated(_: dict[str, Any], look: Look) -> Answer:
 
 
 def _reloads(_: dict[str, Any], look: Look) -> Answer:
-    planned = int(look.value("execution.planned_steps"))
     status = look.fact("recovery.status")
     if not status.known:
         return NOT_ESTABLISHED, "not-run", status.reason
+    planned = int(look.value("execution.planned_steps"))
     if failed := status.value["load_failed"]:
         return REFUTED, "reload", f"the checkpoint does not load: {failed}"
     if status.value["status"] != "finished":
@@ -144,7 +144,13 @@ def _reloads(_: dict[str, Any], look: Look) -> Answer:
 
 
 def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
+    def compare(asked: dict[str, Any], before: float, after: float, look: Look) -> tuple[str, bool]:
+        shown, needed, ok = _compare(asked, before, after, look, form)
+        return shown if ok else shown + needed, ok
+
     def decide(asked: dict[str, Any], look: Look) -> Answer:
+        if look.aside("execution.script").known:
+            return rules_script.learnt(f"learning.heldout.{metric}", asked, look, compare)
         if look.value("learning.data")["synthetic"]:
             return (
                 NOT_ESTABLISHED,
@@ -224,10 +230,7 @@ def _throughput(asked: dict[str, Any], look: Look) -> Answer:
 
 
 def _step_time(asked: dict[str, Any], look: Look) -> Answer:
-    steps, seen = (
-        look.value("performance.tokens_per_second")["steps"],
-        float(look.value("performance.step_time")["p95"]),
-    )
+    steps, seen = look.value("performance.step_time")["steps"], float(look.value("performance.step_time")["p95"])
     shown = f"p95 of step time {seen:.3f} s over {_count(steps, 'step')} (claimed: at most {asked['max']:g} s)"
     if steps < 20:
         return NOT_ESTABLISHED, "unstable", f"{shown}; a 95th percentile needs at least 20 steps"
@@ -267,9 +270,11 @@ def _hosts(_: dict[str, Any], look: Look) -> Answer:
 
 
 JUDGES: dict[str, Judge] = {
-    "execution.completed": _completed,
-    "execution.all_ranks_participated": _participated,
+    "execution.finished": rules_script.finished,
+    "execution.completed": rules_script.either(_completed, rules_script.completed),
+    "execution.all_ranks_participated": rules_script.either(_participated, rules_script.participated),
     **rules_transport.JUDGES,
+    **rules_tasks.JUDGES,
     "recovery.checkpoint_reloads": _reloads,
     "learning.heldout.loss": _heldout("loss", lambda v: f"{v:.3f}"),
     "learning.heldout.bits_per_byte": _heldout("bits_per_byte", lambda v: f"{v:.2f}"),

@@ -55,19 +55,19 @@ def pairs(ends: Iterable[End], addresses: dict[str, dict[str, list[str]]]) -> di
 
     A connection counts only if the process at the other end is a rank too and holds the same connection.
     """
-    held: dict[tuple[str, str, str], End] = {(_scope(e), e.local, e.remote): e for e in ends}
+    held: dict[tuple[str, str, str], End] = {(scope(e), e.local, e.remote): e for e in ends}
     found: dict[Pair, set[str]] = defaultdict(set)
     for end in held.values():
-        other = held.get((_scope(end), end.remote, end.local))
+        other = held.get((scope(end), end.remote, end.local))
         if other is None or other.rank == end.rank:
             continue
         own = addresses.get(end.host, {})
-        name = LOOPBACK if other.host == end.host else _carrying(end.local, own)
+        name = LOOPBACK if other.host == end.host else carrying(end.local, own)
         found[end.rank, other.rank].add(name or "?")
     return dict(found)
 
 
-def _carrying(local: str, own: dict[str, list[str]]) -> str:
+def carrying(local: str, own: dict[str, list[str]]) -> str:
     return next((name for name, addresses in own.items() if _address(local) in addresses), "")
 
 
@@ -75,6 +75,6 @@ def _address(endpoint: str) -> str:
     return endpoint.rpartition(":")[0].strip("[]")
 
 
-def _scope(end: End) -> str:
+def scope(end: End) -> str:
     """A loopback address is another one on every host."""
     return end.host if ipaddress.ip_address(_address(end.local)).is_loopback else ""

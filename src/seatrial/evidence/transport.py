@@ -38,7 +38,7 @@ def facts(run: Run) -> dict[str, Fact]:
         found += _gloo(run, hosts.value["by_rank"])
     else:
         by_rank = hosts.value["by_rank"]
-        found += _nccl(by_rank, nccl.fact(run, by_rank, _sharding(run)))
+        found += log_paths(by_rank, nccl.fact(run, by_rank, _sharding(run)))
     return {fact.id: fact for fact in found}
 
 
@@ -99,11 +99,11 @@ def _network(backend: str) -> str:
     return "nccl" if "nccl" in backend else "gloo" if "gloo" in backend else backend
 
 
-def _nccl(by_rank: list[str], log: Fact) -> list[Fact]:
+def log_paths(by_rank: list[str], log: Fact) -> list[Fact]:
     """The log's findings as path facts; without a log, and without a path to speak of, they say why."""
     found = [log]
     for question in QUESTIONS:
-        name, why = f"transport.{question}.path", _moot(question, by_rank)
+        name, why = f"transport.{question}.path", moot(question, by_rank)
         if why:
             found.append(Fact(name, "not-applicable", reason=why))
         elif log.known:
@@ -113,7 +113,7 @@ def _nccl(by_rank: list[str], log: Fact) -> list[Fact]:
     return found
 
 
-def _moot(question: str, by_rank: list[str]) -> str:
+def moot(question: str, by_rank: list[str]) -> str:
     """Why a question has no answer on these hosts; empty if it has one."""
     if question == "intranode":
         return ONE_EACH if len(set(by_rank)) == len(by_rank) else ""
@@ -138,9 +138,9 @@ def _gloo(run: Run, by_rank: list[str]) -> list[Fact]:
     sharding = _sharding(run)
     if why := _unready(run, hosts, sharding):
         paths = [f"transport.{q}.path" for q in QUESTIONS]
-        moot = {name: _moot(q, by_rank) for name, q in zip(paths, QUESTIONS, strict=True)}
+        idle = {name: moot(q, by_rank) for name, q in zip(paths, QUESTIONS, strict=True)}
         return [
-            Fact(name, "not-applicable", reason=moot[name]) if moot.get(name) else unknown(name, why)
+            Fact(name, "not-applicable", reason=idle[name]) if idle.get(name) else unknown(name, why)
             for name in _names()
         ]
     probes = {s.header.host: s for s in run.probes if s.header}
@@ -229,7 +229,7 @@ def _rows(run: Run, seen: _Seen, host: str, sharding: dict[str, Any]) -> list[di
         scope = "intranode" if links == (sockets.LOOPBACK,) else "internode"
         row: dict[str, Any] = {"host": host, "interface": " + ".join(links), "scope": scope}
         row |= counted.banded(window, least, most, run.plan["tolerances"], "gloo", extra)
-        moved = counted.moved(window, links)
+        moved = counted.moved(window.samples, links)
         if isinstance(moved, str):
             row |= {"word": "unreadable", "problem": moved}
         else:
@@ -247,7 +247,7 @@ def _saves(run: Run, window: counted.Window) -> int:
 def _path(question: str, by_rank: list[str], interfaces: Fact, size: Fact) -> Fact:
     """The path of gloo, which is always TCP: whether sockets and counters agree on it."""
     name, witness = f"transport.{question}.path", f"{interfaces.witness}; {size.witness}"
-    if why := _moot(question, by_rank):
+    if why := moot(question, by_rank):
         return Fact(name, "not-applicable", reason=why)
     scope = "internode" if question == "gpudirect" else question
     links = interfaces.value[scope]

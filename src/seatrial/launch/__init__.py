@@ -1,4 +1,4 @@
-"""Starts a trial somewhere and follows it: this machine."""
+"""Starts a trial somewhere and follows it: this machine, or with `launch.jobs` a Ray cluster that is there already."""
 
 from seatrial.launch.local import Outcome, run
 

@@ -26,11 +26,13 @@ from seatrial.driver.main import SESSION_PREFIX
 from seatrial.driver.prepare import new_run, recorded
 from seatrial.errors import InputError, RunError
 from seatrial.events import Layout, Redactor
-from seatrial.launch.follow import Follower
+from seatrial.events.follow import Follower
 from seatrial.plan import plan
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.record import latest, read_record
+from seatrial.train.tasks.planned import check_tasks
 from seatrial.trial import Trial
+from seatrial.trial.script import Script
 
 POLL_S = 0.2
 SLACK_S = 90.0  # what the driver may take beyond the trial's own limits: Ray's start and stop
@@ -61,17 +63,10 @@ def check(trial: Trial) -> Path:
         raise InputError(
             f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery"
         )
-    plan(trial)
-    for name in ("train", "heldout"):
-        path = getattr(trial.workload.data, name)
-        if path and not Path(path).exists():
-            raise InputError(
-                f"{path} does not exist", field=f"workload.data.{name}", expected="a text file or a folder of them"
-            )
-    if (folder := trial.workload.model.path) and not (Path(folder) / "config.json").is_file():
-        raise InputError(
-            f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model"
-        )
+    if trial.script:
+        _check_script(trial.script)
+    else:
+        _check_training(trial)
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     wanted = trial.scaling.num_workers * trial.scaling.gpus_per_worker
     if wanted > gpus:
@@ -89,6 +84,32 @@ def check(trial: Trial) -> Path:
             fix="pip install 'seatrial[train]'",
         )
     return Path(trial.storage.path).expanduser().resolve()
+
+
+def _check_training(trial: Trial) -> None:
+    plan(trial)
+    data = trial.training.data
+    paths = {"train": data.train, "heldout": data.heldout}
+    if data.dataset and data.dataset.name.startswith("/"):
+        paths["dataset.name"] = data.dataset.name
+    for name, path in paths.items():
+        if path and not Path(path).exists():
+            expected = f"a {data.format or 'text, .jsonl or .parquet'} file or a folder of them"
+            raise InputError(f"{path} does not exist", field=f"workload.data.{name}", expected=expected)
+    if data.dataset and importlib.util.find_spec("datasets") is None:
+        raise InputError("datasets is not installed", field="workload.data.dataset", fix="pip install datasets")
+    if (folder := trial.training.model.path) and not (Path(folder) / "config.json").is_file():
+        raise InputError(
+            f"{folder} has no config.json", field="workload.model.path", expected="a folder with a Transformers model"
+        )
+    check_tasks(trial)
+
+
+def _check_script(work: Script) -> None:
+    if not Path(work.script).is_file():
+        raise InputError(
+            f"{work.script} is no file", field="workload.script", expected="a Python script that makes a TorchTrainer"
+        )
 
 
 class Requests:
@@ -168,7 +189,8 @@ def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch
         ended = driver.poll() is not None
         for name, event in follower.poll():
             watch(name, event)
-            if not name.startswith("probe-"):
+            # A script that does not observe says nothing for hours; what it is given is the driver's to decide.
+            if trial.script or not name.startswith("probe-"):
                 moved = time.monotonic()
         if ended:
             return

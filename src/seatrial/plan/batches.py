@@ -25,6 +25,9 @@ TOLERANCES = {
     "wire_nccl_above": 1.0,  # LL sends a flag of 8 bytes with every 8
     "wire_message_bytes": 1024,  # heads and acknowledgements of one message; 800 by benchmarks/gloo_wire.py
     "wire_background_bytes_per_s": 500_000,  # gradient norms, roll calls, the store, Ray's own talk, logs
+    # Bytes of a script's own connections against the counter of the interface that they use:
+    "carried_below": 0.05,  # the two are read one after the other
+    "carried_least_bytes": 100_000,  # a rendezvous and roll calls alone are less
     "sample_slack_s": 0.1,  # a probe reads steps and counters one after the other
 }
 
@@ -57,7 +60,7 @@ class Plan:
 
 def plan(trial: Trial) -> Plan:
     """The plan of a trial. Raises InputError where its numbers do not go together."""
-    work, world = trial.workload, trial.scaling.num_workers
+    work, world = trial.training, trial.scaling.num_workers
     per_pass = world * work.micro_batch
     if work.global_batch % per_pass:
         below = work.global_batch // per_pass * per_pass
@@ -97,7 +100,7 @@ def plan(trial: Trial) -> Plan:
 
 def _mesh(trial: Trial) -> tuple[int, int]:
     """(replicate, shard): DDP is a mesh with shard degree 1, FSDP one with replicate degree 1."""
-    world, work = trial.scaling.num_workers, trial.workload
+    world, work = trial.scaling.num_workers, trial.training
     if work.strategy != "hsdp":
         if work.shard_degree is not None:
             raise InputError(

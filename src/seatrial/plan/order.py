@@ -44,9 +44,9 @@ def indices(step: int, rank: int, micro: int, *, world_size: int, micro_batch: i
     return range(start, start + micro_batch)
 
 
-def sample_digest(inputs: bytes, targets: bytes) -> str:
-    """64-bit hex digest of one row's token ids as given to forward: int32 little-endian inputs, then targets."""
-    return hashlib.sha256(inputs + b"|" + targets).hexdigest()[:16]
+def sample_digest(inputs: bytes, targets: bytes, *others: bytes) -> str:
+    """64-bit hex digest of one row as given to forward, int32 little-endian: inputs, targets, then positions."""
+    return hashlib.sha256(b"|".join((inputs, targets, *others))).hexdigest()[:16]
 
 
 def step_digest(samples: list[tuple[int, str]]) -> str:

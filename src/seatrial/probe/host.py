@@ -17,8 +17,8 @@ from seatrial.canon import exact, parse
 from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Environment, Leftover
 from seatrial.events.wires import HostSample
-from seatrial.events.writer import host_identity
-from seatrial.probe import counters, interfaces, processes
+from seatrial.events.writer import NODE_VARIABLE, host_identity
+from seatrial.probe import carried, counters, interfaces, processes, sockets
 from seatrial.probe.hardware import describe
 from seatrial.probe.nccl import collect
 from seatrial.probe.packages import installed
@@ -45,9 +45,12 @@ class HostProbe:
         self._peaks: dict[str, int] = {}
         self._libraries: dict[str, int] = {}
         self._pids: list[int] = []
+        self._told_members: dict[str, int] = {}  # what Ray Train says of this host's ranks, for scripts that are silent
+        self._told_pids: set[int] = set()  # of the ranks of the last attempt, on all hosts
         self._left: list[str] = []
         self._over = threading.Event()
         self._problem: BaseException | None = None
+        collect.folder(run, attempt).mkdir(parents=True, exist_ok=True)  # NCCL makes a file, not a folder
         self._events.write(Environment(layer="hardware", content=describe()))
         self._events.write(Environment(layer="network", content=interfaces.describe(interfaces.addresses())))
         self._events.write(Environment(layer="base_packages", content={"installed": installed()}))
@@ -82,8 +85,13 @@ class HostProbe:
         for event in self._driver.new():
             if event["event"] == "stalled":
                 for process in self._ranks():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process.pid, processes.STACKS)
+                    if processes.catches(process.pid, processes.STACKS):
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(process.pid, processes.STACKS)
+            elif event["event"] == "train_attempt":
+                here = os.environ.get(NODE_VARIABLE, "")
+                self._told_members = {f"rank-{w['rank']}": w["pid"] for w in event["workers"] if w["node"] == here}
+                self._told_pids = {w["pid"] for w in event["workers"]}
             elif ends_the_run(event):
                 self._over.set()
 
@@ -126,22 +134,44 @@ class HostProbe:
         resident = sum(processes.status(pid).get("RssAnon", 0) for pid in {*self._pids, *members.values()})
         self._events.write(
             HostSample(
-                steps={path.stem: step for path in self._folder.glob("rank-*.jsonl") if (step := _last_step(path))},
+                steps={path.stem: step for path in self._files("rank-*.jsonl") if (step := _last_step(path))},
                 peaks_bytes={name: exact(size) for name, size in sorted(self._peaks.items()) if size},
                 resident_bytes=exact(resident),
                 counters=counters.read(),
                 connections=self._sockets.look(members),
+                carried=self._carried(members) if self._told_members and ticks % LOOK_EVERY == 0 else None,
             )
         )
 
+    def _carried(self, members: dict[str, int]) -> dict[str, list[tuple[str, str, str]]] | None:
+        """What the connections of each process have sent, by the kernel's count; None where it does not tell."""
+        try:
+            known = carried.by_inode()
+        except OSError:
+            return None
+        held = {name: sockets.held(pid) or frozenset() for name, pid in members.items()}
+        return {
+            name: sorted((c.local, c.remote, exact(c.sent)) for inode in inodes if (c := known.get(inode)))
+            for name, inodes in held.items()
+        }
+
     def _members(self) -> dict[str, int]:
-        """Process name and pid of the training processes on this host, by the headers of their event files."""
+        """Process name and pid of the training processes on this host: by what Ray Train says of a script's, which
+        knows a new attempt before it has files, else by the headers of their event files."""
         found: dict[str, int] = {}
-        for path in self._folder.glob("r*-*.jsonl"):
+        for path in self._files("r*-*.jsonl"):
             header = _first_line(path)
             if header.get("host") == host_identity() and isinstance(header.get("pid"), int):
                 found[path.stem] = header["pid"]
-        return found
+        return found | self._told_members
+
+    def _files(self, pattern: str) -> list[Path]:
+        """Event files of the training processes, of their newest attempt: a script may be started again by Ray."""
+        folders = sorted(self._folder.parent.glob("a*/"), key=lambda folder: int(folder.name[1:]))
+        newest = next((found for folder in reversed(folders) if (found := sorted(folder.glob(pattern)))), [])
+        if self._told_pids and not any(_first_line(path).get("pid") in self._told_pids for path in newest):
+            return []  # an attempt that is over, while the next has written nothing yet
+        return newest
 
 
 def _last_step(path: Path) -> int:

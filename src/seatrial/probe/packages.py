@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from importlib.metadata import distributions
 
 
-def installed() -> dict[str, str]:
-    """`{name: "version#digest of RECORD"}`, so that a rebuilt wheel differs; no digest where there is no RECORD."""
+def installed(folders: Sequence[str] | None = None) -> dict[str, str]:
+    """`{name: "version#digest of RECORD"}` of this interpreter, or of some folders of packages.
+
+    The digest is there so that a rebuilt wheel differs; none where there is no RECORD.
+    """
     found: dict[str, str] = {}
-    for package in distributions():
+    for package in distributions() if folders is None else distributions(path=list(folders)):
         name = (package.metadata["Name"] or "").lower().replace("_", "-")
         # The first on sys.path is the one that imports. seatrial has a layer of its own, by its files.
         if name and name != "seatrial" and name not in found:

@@ -18,6 +18,7 @@ from pathlib import Path
 PROC = Path("/proc")
 RUN_VARIABLE = "SEATRIAL_RUN_DIR"  # the absolute run directory; set for the driver, inherited by all that it starts
 MEMBER_VARIABLE = "SEATRIAL_MEMBER_OF"  # the same, for the ranks alone and what they start
+ROLE_VARIABLE, SCRIPT_ROLE = "SEATRIAL_ROLE", "script"  # set for a team's own script itself, not for its workers
 STACKS = signal.SIGUSR2  # ranks write their stacks when they get it
 POLL_S = 0.1
 
@@ -140,6 +141,16 @@ def status(pid: int) -> dict[str, int]:
         if name in ("VmHWM", "VmRSS", "RssAnon"):
             found[name] = int(rest.split()[0]) * 1024
     return found
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal, by `SigCgt` of its status; one that has none may be ended by it."""
+    try:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return False
+    mask = next((int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:")), 0)
+    return bool(mask >> (number - 1) & 1)
 
 
 def libraries(pid: int) -> dict[str, int]:

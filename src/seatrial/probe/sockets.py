@@ -63,6 +63,11 @@ def connections(pids: Mapping[str, int], proc: Path = PROC) -> Connections:
     return found
 
 
+def held(pid: int, proc: Path = PROC) -> frozenset[str] | None:
+    """Inodes of the sockets that a process has open; None if it is gone."""
+    return _sockets(proc / str(pid))
+
+
 def _sockets(folder: Path) -> frozenset[str] | None:
     """Inodes of the sockets that a process has open; None if it is gone."""
     inodes: set[str] = set()

@@ -8,6 +8,8 @@ from typing import Any
 
 from seatrial.canon import parse
 
+HEARD = (b"stalled", b"phase_ended", b"closed", b"train_attempt")
+
 
 class Told:
     """Follows the driver's events while they grow."""
@@ -25,7 +27,7 @@ class Told:
         whole = data.rfind(b"\n") + 1
         self._offset += whole
         for line in data[:whole].splitlines():
-            if b'"event":"stalled"' in line or b'"event":"phase_ended"' in line or b'"event":"closed"' in line:
+            if any(b'"event":"%s"' % name in line for name in HEARD):
                 yield parse(line)
 
 

@@ -63,3 +63,4 @@ class RecordDocument(Document):
     verdicts: list[VerdictDocument]
     evidence: dict[str, dict[str, FactDocument]]
     artifacts: list[ArtifactDocument]
+    observed: bool = False  # a job that was looked at while it ran: nothing in it was run for this record

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 import seatrial
 from seatrial.canon import canonical, file_digest, parse, plain, sha256, utc
-from seatrial.errors import EvidenceError
+from seatrial.errors import EXIT_OK, EvidenceError
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
 from seatrial.evidence import exit_code, judge, read_evidence
+from seatrial.evidence.observed import ended_early, is_observed
 from seatrial.record.schema import SCHEMA, RecordDocument
 
 
@@ -32,6 +33,9 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
         # Judging again must not make a changed run look whole: what the older record held is what counts.
         evidence = replace(evidence, void=f"changed since the record that is cited: {', '.join(changed[:5])}")
     verdicts = judge(run.claims, evidence)
+    seen_only = is_observed(run)
+    early = ended_early(run) if seen_only else run.ended_early()
+    shown = seen_only and not (verdicts or early or evidence.void)  # nothing was claimed, and it was looked at
     record: dict[str, Any] = plain(
         {
             "schema": SCHEMA,
@@ -43,11 +47,12 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
             "trial": _trial(layout),
             "claims": run.claims,
             "void": evidence.void or None,
-            "ended_early": run.ended_early() or None,
-            "exit_code": exit_code(verdicts, ended_early=bool(run.ended_early())),
+            "ended_early": early or None,
+            "exit_code": EXIT_OK if shown else exit_code(verdicts, ended_early=bool(early)),
             "verdicts": [v.json() for v in verdicts],
             "evidence": evidence.json(),
             "artifacts": listed,
+            **({"observed": True} if seen_only else {}),
         }
     )
     data = canonical(record)

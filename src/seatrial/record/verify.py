@@ -15,6 +15,8 @@ from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
 from seatrial.record.seal import latest, read_record
 
+COLLECTED = "record.collected"  # in a copy of a run: where it came from, and what stayed there
+
 
 @dataclass
 class Verification:
@@ -25,13 +27,14 @@ class Verification:
     shards: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    behind: frozenset[str] = frozenset()  # what a collected copy is known to lack; it may be missing, never different
 
 
 def verify(path: Path, *, deep: bool = False, expect: str = "") -> Verification:
     """Compares a run directory with its record at `path`. Raises EvidenceError if the record cannot be read."""
     record, digest = read_record(path)
     layout = Layout(path.parent)
-    result = Verification(digest)
+    result = Verification(digest, behind=_left_behind(layout))
     if expect and expect.removeprefix("sha256:") != digest.removeprefix("sha256:"):
         result.problems.append(f"{path.name}: digest {digest}, expected {expect}")
     _seal(path, digest, result)
@@ -40,7 +43,19 @@ def verify(path: Path, *, deep: bool = False, expect: str = "") -> Verification:
     _files(layout, record, result)
     _reports(layout, result)
     _shards(layout, record, deep, result)
+    if lacking := sorted(name for name in result.behind if not (layout.root / name).is_file()):
+        result.notes.append(f"a collected copy: {len(lacking)} files stayed on the cluster, {lacking[0]} first")
     return result
+
+
+def _left_behind(layout: Layout) -> frozenset[str]:
+    """What `seatrial collect` says that it did not bring along."""
+    try:
+        said = parse((layout.root / COLLECTED).read_bytes())
+    except (OSError, ValueError):
+        return frozenset()
+    names = said.get("left_out", []) if isinstance(said, dict) else []
+    return frozenset(str(name) for name in names) if isinstance(names, list) else frozenset()
 
 
 def _seal(path: Path, digest: str, result: Verification) -> None:
@@ -84,10 +99,10 @@ def _files(layout: Layout, record: dict[str, Any], result: Verification) -> None
     for name, entry in listed.items():
         file = layout.root / name
         if not file.is_file():
-            result.problems.append(f"{name}: missing")
+            result.problems += [] if name in result.behind else [f"{name}: missing"]
         elif file.stat().st_size != entry["size"] or file_digest(file) != entry["sha256"]:
             result.problems.append(f"{name}: changed")
-    result.files = len(listed)
+    result.files = len(listed) - sum(name in result.behind and not (layout.root / name).is_file() for name in listed)
     for file in sorted(p for p in layout.root.rglob("*") if p.is_file() or p.is_symlink()):
         name = layout.relative(file)
         if name not in listed and not is_unlisted_by_design(layout.root, name):
@@ -128,6 +143,8 @@ def _shards(layout: Layout, record: dict[str, Any], deep: bool, result: Verifica
         for shard in shards:
             file = folder / shard["path"]
             name = layout.relative(file)
+            if not file.is_file() and name in result.behind:
+                continue
             if not file.is_file():
                 result.problems.append(f"{name}: missing")
             elif file.stat().st_size != shard["size"] or (deep and file_digest(file) != shard["sha256"]):

@@ -15,12 +15,11 @@ from seatrial.errors import InputError, InputErrors
 from seatrial.hardware import image
 from seatrial.plan import plan
 from seatrial.render import secrets
-from seatrial.ship import package
+from seatrial.ship import Part, package
 from seatrial.trial import Trial
 from seatrial.trial.cluster import Cluster, without_a_shared_class
 
-MOUNT = "/etc/seatrial"
-PACKAGE = f"{MOUNT}/seatrial.zip"
+MOUNT, VOLUME = "/etc/seatrial", "seatrial"
 ENTRYPOINT = f"python -m seatrial.driver --trial {MOUNT}/trial.json --address auto"
 STOP_DRIVER = "python -m seatrial.driver.stop"  # before Ray stops: it seals while Ray can still be asked
 TRIAL_DIGEST = "seatrial.io/trial-digest"
@@ -43,12 +42,23 @@ class Frame:
     name: str  # a DNS-1035 label
     digest: str  # of the trial as it travels, as every event file of the run will state it
     trial_json: str
-    package: bytes
+    package: tuple[Part, ...]
 
     @property
-    def config(self) -> str:
-        """The name of the ConfigMap with trial and package."""
-        return self.name
+    def configs(self) -> tuple[str, ...]:
+        """The names of the ConfigMaps, one for each part of the package; the trial is in the first."""
+        return (self.name, *(f"{self.name}-package-{number}" for number in range(2, len(self.package) + 1)))
+
+    @property
+    def volume(self) -> dict[str, Any]:
+        """All ConfigMaps in one folder."""
+        sources = [{"configMap": {"name": name}} for name in self.configs]
+        return {"name": VOLUME, **(sources[0] if len(sources) == 1 else {"projected": {"sources": sources}})}
+
+    @property
+    def python_path(self) -> str:
+        """Every part of the package, where the pods have it."""
+        return ":".join(f"{MOUNT}/{part.file}" for part in self.package)
 
     def metadata(self, name: str = "", labels: dict[str, str] | None = None) -> dict[str, Any]:
         """An object's metadata: the name of all, or another one."""
@@ -112,7 +122,7 @@ def ray_version(trial: Trial) -> str:
 
 def _refuse(trial: Trial, generated: bool) -> None:
     _provider(trial)
-    checks: list[Callable[[], object]] = [partial(check, trial) for check in (secrets.refuse, _shared, plan)]
+    checks: list[Callable[[], object]] = [partial(check, trial) for check in (secrets.refuse, _shared, _workload)]
     if generated:
         checks += [partial(_volume, trial), partial(_class, trial)]
     else:
@@ -127,6 +137,21 @@ def _refuse(trial: Trial, generated: bool) -> None:
         raise problems[0]
     if problems:
         raise InputErrors(problems)
+
+
+def _workload(trial: Trial) -> None:
+    """The built-in training by its arithmetic; a script must lie where the pods find it: no manifest carries it."""
+    if trial.script is None:
+        plan(trial)
+        return
+    mount = trial.storage.volume.mountPath if trial.storage.volume else trial.storage.path
+    if not PurePath(trial.script.script).is_relative_to(mount):
+        raise InputError(
+            f"{trial.script.script} is not below {mount}",
+            field="workload.script",
+            expected="a script on the storage that every pod mounts",
+            fix="copy it there, or submit it to a Ray cluster that runs: `seatrial run TRIAL --on http://HOST:8265`",
+        )
 
 
 def _provider(trial: Trial) -> None:

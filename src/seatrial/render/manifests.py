@@ -68,7 +68,7 @@ def _generated(own: Frame, cluster_only: bool) -> Rendered:
     documents: dict[str, list[dict[str, Any]]] = {ACCESS: objects.access(own)}
     if claim := objects.claim(own):
         documents[CLAIM] = [claim]
-    documents[CONFIG] = [objects.config(own)]
+    documents[CONFIG] = objects.configs(own)
     documents[f"{main['kind'].lower()}.yaml"] = [main]
     return _rendered(own, main["kind"], own.name, own.trial.cluster.namespace, documents)
 
@@ -76,7 +76,7 @@ def _generated(own: Frame, cluster_only: bool) -> Rendered:
 def _extended(own: Frame, added: Added, path: str) -> Rendered:
     header = f"{path} with what seatrial adds; its comments are not kept. README.md lists the additions."
     documents = {
-        CONFIG: [objects.config(own, {"namespace": added.namespace} if added.namespace else {})],
+        CONFIG: objects.configs(own, {"namespace": added.namespace} if added.namespace else {}),
         f"{added.kind.lower()}.yaml": added.documents,
     }
     namespace = added.namespace or own.trial.cluster.namespace
@@ -95,12 +95,12 @@ def _component(own: Frame, added: Added) -> Rendered:
         "patches": [{"path": patch, "target": target}],
     }
     namespace = added.namespace or own.trial.cluster.namespace
-    config = objects.config(own, {"namespace": added.namespace} if added.namespace else {})
+    configs = objects.configs(own, {"namespace": added.namespace} if added.namespace else {})
     files = {
-        CONFIG: emit.document(config),
+        CONFIG: emit.stream([emit.document(config) for config in configs]),
         patch: emit.document(added.operations, "What a trial needs, as JSON patch operations (RFC 6902)."),
         "kustomization.yaml": emit.document(component),
-        "README.md": readme.component(own, added.kind, added.name, _kinds([config]), added.namespace, added.operations),
+        "README.md": readme.component(own, added.kind, added.name, _kinds(configs), added.namespace, added.operations),
     }
     return Rendered(added.name, namespace, own.digest, added.kind, files, ())
 

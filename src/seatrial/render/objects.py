@@ -1,4 +1,4 @@
-"""The objects around the pods: what the driver may read, the claim, the ConfigMap, and the Ray resource itself."""
+"""The objects around the pods: what the driver may read, the claim, the ConfigMaps, and the Ray resource itself."""
 
 from __future__ import annotations
 
@@ -58,18 +58,17 @@ def claim(frame: Frame) -> dict[str, Any] | None:
     }
 
 
-def config(frame: Frame, space: dict[str, str] | None = None) -> dict[str, Any]:
-    """seatrial and the trial, mounted in every pod; `space` is the namespace of a template, or that it names none."""
-    metadata = frame.metadata(frame.config)
-    if space is not None:
-        metadata = {key: value for key, value in metadata.items() if key != "namespace"} | space
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": metadata,
-        "data": {"trial.json": frame.trial_json},
-        "binaryData": {"seatrial.zip": base64.b64encode(frame.package).decode()},
-    }
+def configs(frame: Frame, space: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    """The trial and each part of seatrial, for every pod; `space` is a template's namespace, or that it names none."""
+    found: list[dict[str, Any]] = []
+    for name, part in zip(frame.configs, frame.package, strict=True):
+        metadata = frame.metadata(name)
+        if space is not None:
+            metadata = {key: value for key, value in metadata.items() if key != "namespace"} | space
+        trial = {} if found else {"data": {"trial.json": frame.trial_json}}
+        binary = {part.file: base64.b64encode(part.data).decode()}
+        found.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **trial, "binaryData": binary})
+    return found
 
 
 def ray_cluster(frame: Frame, ray: str) -> dict[str, Any]:
@@ -100,6 +99,8 @@ def deadline(trial: Trial) -> int:
     if trial.cluster.deadline:
         return int(trial.cluster.deadline)
     limits, steps = trial.workload.timeout, trial.workload.steps
+    if steps is None:  # nobody knows how long a script takes
+        return int(LONGEST_S)
     return int(min(PREPARATION_S + 2 * limits.start + steps * limits.step, LONGEST_S))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from seatrial.driver.stop import STOP_S
 from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
 from seatrial.render.emit import Key, noted
-from seatrial.render.frame import MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, Frame
+from seatrial.render.frame import MOUNT, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, VOLUME, Frame
 from seatrial.render.patch import merged
 from seatrial.render.sizes import Group, Pod, head_pod
 from seatrial.trial.cluster import Head, Toleration
@@ -34,7 +34,7 @@ def head(frame: Frame, image: str) -> dict[str, Any]:
                 "runtime is the node's default it would not start without a driver.",
                 {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
             ),
-            *_own_env(),
+            *_own_env(frame),
             noted(
                 "On a stop, Ray kills the driver after 3 seconds unless told otherwise. Sealing takes longer.",
                 {"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": f"{STOP_S:g}"},
@@ -124,7 +124,7 @@ def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]
     if size.efa:
         amount[EFA] = str(size.efa)
     mounts = [
-        {"name": "seatrial", "mountPath": MOUNT, "readOnly": True},
+        {"name": VOLUME, "mountPath": MOUNT, "readOnly": True},
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "ray-session", "mountPath": "/tmp/ray"},
     ]
@@ -149,7 +149,7 @@ def _common(frame: Frame) -> dict[str, Any]:
 
 def _volumes(frame: Frame, size: Pod) -> list[dict[str, Any]]:
     volumes = [
-        {"name": "seatrial", "configMap": {"name": frame.config}},
+        frame.volume,
         noted(
             "Counts as memory of the pod. From 30 % of its limit on Ray's object store fits in.",
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size.shm}},
@@ -171,15 +171,14 @@ def _names(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _own_env() -> list[dict[str, Any]]:
-    return [
-        noted("seatrial comes with the ConfigMap: nothing is installed.", {"name": "PYTHONPATH", "value": PACKAGE}),
-    ]
+def _own_env(frame: Frame) -> list[dict[str, Any]]:
+    path, where = {"name": "PYTHONPATH", "value": frame.python_path}, "ConfigMaps" if frame.configs[1:] else "ConfigMap"
+    return [noted(f"seatrial comes with the {where}: nothing is installed.", path)]
 
 
 def _worker_env(frame: Frame, group: Group) -> list[dict[str, Any]]:
     volume = frame.trial.storage.volume
-    env = _own_env()
+    env = _own_env(frame)
     if group.pod.gpus:
         env.append({"name": "NCCL_DEBUG", "value": "INFO"})
     if not group.asked.pod.get("hostNetwork"):  # the host's interfaces have other names

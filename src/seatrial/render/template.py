@@ -14,13 +14,13 @@ from seatrial.errors import InputError, Place
 from seatrial.events import Redactor
 from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
 from seatrial.render import emit
-from seatrial.render.frame import ENTRYPOINT, MOUNT, PACKAGE, STOP_DRIVER, TRIAL_DIGEST, Frame
+from seatrial.render.frame import ENTRYPOINT, MOUNT, STOP_DRIVER, TRIAL_DIGEST, Frame
 from seatrial.render.patch import Edit, KeyPath
 from seatrial.render.pods import EFA
 from seatrial.trial.cluster import below
 
 REPLACED = "seatrial.io/replaced-entrypoint"
-VOLUME, STORAGE = "seatrial", "seatrial-storage"
+STORAGE = "seatrial-storage"
 MAX_BYTES = 1 << 20
 _CLUSTER_AT: dict[str, KeyPath] = {"RayJob": ("spec", "rayClusterSpec"), "RayCluster": ("spec",)}
 
@@ -130,7 +130,7 @@ class _Editor:
         self._edit.put(("spec", "entrypoint"), ENTRYPOINT)
 
     def _check_namespace(self) -> None:
-        """The ConfigMap goes where the pods are. Where the manifest names no namespace, neither does it."""
+        """The ConfigMaps go where the pods are. Where the manifest names no namespace, neither do they."""
         asked, theirs = self._frame.trial.cluster.namespace, self._edit.get(("metadata", "namespace"))
         if asked and theirs and asked != theirs and "$" not in theirs:
             raise InputError(
@@ -163,7 +163,7 @@ class _Editor:
         """One pod template: digest, package and trial, variables, storage."""
         self._check_image(pod)
         self._edit.put((*pod.path, "metadata", "annotations", TRIAL_DIGEST), self._frame.digest)
-        self._volume(pod, {"name": VOLUME, "configMap": {"name": self._frame.config}}, MOUNT, read_only=True)
+        self._volume(pod, self._frame.volume, MOUNT, read_only=True)
         self._prepend_python_path(pod)
         if pod.words == "headGroupSpec":
             self._variable(pod, "RAY_JOB_STOP_WAIT_TIME_S", f"{STOP_S:g}")
@@ -214,16 +214,16 @@ class _Editor:
         return next((i for i, entry in enumerate(env) if isinstance(entry, dict) and entry.get("name") == name), None)
 
     def _prepend_python_path(self, pod: _Pod) -> None:
-        position = self._variable_at(pod, "PYTHONPATH")
+        position, own = self._variable_at(pod, "PYTHONPATH"), self._frame.python_path
         if position is None:
-            self._variable(pod, "PYTHONPATH", PACKAGE)
+            self._variable(pod, "PYTHONPATH", own)
             return
         path = (*pod.container, "env", position)
         if self._edit.get((*path, "valueFrom")):
             raise self._no(f"{pod.words} PYTHONPATH", "comes from elsewhere", "a value that can be added to")
         self._edit.expect((*path, "name"))
         theirs = self._edit.get((*path, "value"))
-        self._edit.put((*path, "value"), f"{PACKAGE}:{theirs}" if theirs else PACKAGE)
+        self._edit.put((*path, "value"), f"{own}:{theirs}" if theirs else own)
 
     def _storage(self, pod: _Pod) -> None:
         storage = self._frame.trial.storage
@@ -249,7 +249,7 @@ class _Editor:
         name = max(holding, key=lambda m: len(m["mountPath"])).get("name")
         volumes = self._edit.get((*pod.spec, "volumes"), [])
         volume = next((v for v in volumes if isinstance(v, dict) and v.get("name") == name), {})
-        return bool(set(volume) - {"name", "emptyDir", "configMap", "secret", "downwardAPI"})
+        return bool(set(volume) - {"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected"})
 
     def _volume(self, pod: _Pod, volume: dict[str, Any], mount: str, read_only: bool = False) -> None:
         names = {v.get("name") for v in self._edit.get((*pod.spec, "volumes"), []) if isinstance(v, dict)}

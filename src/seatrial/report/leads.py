@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from seatrial.report import tasks
 from seatrial.report.reading import clipped, figure, number, percent, seconds, size
 
 
 def lead(fact: str, value: Any, unit: str) -> str:
     """The line; empty where none is known or the value is not what it is known to be."""
-    make = LEADS.get(fact)
+    make = LEADS.get(fact) or tasks.line(fact)
     if make is None:
         found = number(value) if not isinstance(value, str) else None
         return f"{figure(found)} {clipped(unit, 60)}".strip() if found is not None and unit else ""
@@ -33,7 +34,7 @@ def says_all(fact: str, value: Any) -> bool:
 def count(value: Any, noun: str) -> str:
     """`1 step`, `20 steps`, `3 processes`. Raises ValueError for what is no number."""
     found = _number(value)
-    plural = noun + ("es" if noun.endswith("s") else "s")
+    plural = noun + ("es" if noun.endswith(("s", "ch")) else "s")
     return f"{figure(found)} {noun if found == 1 else plural}"
 
 
@@ -82,8 +83,27 @@ def _complete(value: Any) -> str:
 
 
 def _gradients(value: Any) -> str:
+    if "worst_deviation" not in value:  # a script's: fitted, not compared
+        return _complete(value)
     worst, limit = figure(_number(value["worst_deviation"])), figure(_number(value["tolerance"]))
     return f"{_complete(value)}, worst deviation {worst} (tolerance {limit})"
+
+
+def _updates(value: Any) -> str:
+    each = f" in each of {count(value['tensors'], 'tensor')}" if "tensors" in value else " on each rank"
+    return f"{_same(value['min'], value['max'])} updates{each}"
+
+
+def _train_runs(value: list[Any]) -> str:
+    last = value[-1]
+    where = f"{count(last['ranks'], 'rank')} on {count(last['hosts'], 'host')}"
+    return f"{count(len(value), 'attempt')}, the last {clipped(last['status'], 20)} with {where}"
+
+
+def _batches(value: Any) -> str:
+    shown = f"{count(value['distinct'], 'batch')} on {count(len(value['by_rank']), 'rank')}"
+    shared = f", {count(len(value['shared']), 'pair')} of ranks with the same ones" if value["shared"] else ""
+    return shown + shared + (", a stream that began again" if value["began_again"] else "")
 
 
 def _replicas(value: Any) -> str:
@@ -216,7 +236,12 @@ LEADS: dict[str, Callable[[Any], str]] = {
     "execution.planned_steps": lambda v: count(v, "step"),
     "execution.attempts": lambda v: count(v, "attempt"),
     "execution.executed_steps": _executed,
-    "execution.updates": lambda v: f"{_same(v['min'], v['max'])} updates in each of {count(v['tensors'], 'tensor')}",
+    "execution.updates": _updates,
+    "execution.train_runs": _train_runs,
+    "execution.ranks": lambda v: f"{v['asked']} asked for, {v['told']} by Ray Train, {v['watched']} watched by probes",
+    "execution.batches": _batches,
+    "execution.script": clipped,
+    "transport.between": lambda v: f"{count(v['pairs'], 'connection')} between ranks",
     "execution.parameters_without_gradient": _none_or("parameter"),
     "execution.parameters_unmoved": _none_or("parameter"),
     "execution.failures": _none_or("failure"),

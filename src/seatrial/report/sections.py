@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.report import tasks
 from seatrial.report.figures import Figure, figures_of
 from seatrial.report.summary import transport
 from seatrial.report.view import Account, FactView, VerdictView
@@ -87,12 +88,12 @@ def _groups(kind: str, facts: Sequence[FactView]) -> list[Group]:
     titles = list(dict.fromkeys([group for name, (_, group) in FACTS.items() if name.startswith(f"{kind}.")]))
     placed: dict[str, list[FactView]] = {title: [] for title in titles}
     for fact in facts:
-        group = FACTS[fact.id][1] if fact.id in FACTS else "Layers" if fact.layer else UNGROUPED
+        group = FACTS[fact.id][1] if fact.id in FACTS else "Layers" if fact.layer else tasks.group(fact.id) or UNGROUPED
         placed.setdefault(group, []).append(fact)
     return [
         Group(
             title,
-            tuple(sorted(found, key=lambda f: order.index(f.id) if f.id in FACTS else len(order))),
+            tuple(sorted(found, key=lambda f: order.index(f.id) if f.id in FACTS else len(order) + tasks.place(f.id))),
             "sides" if title == "Image" else "rows",
         )
         for title, found in sorted(placed.items(), key=_rank)

@@ -94,6 +94,7 @@ def key_figures(account: Account) -> list[KeyFigure]:
     for name, label, show in (
         ("execution.executed_steps", "Steps on each rank", _steps),
         ("learning.heldout.bits_per_byte.after", "Held-out bits per byte", _heldout),
+        *([("learning.heldout.loss.after", "Held-out loss", _loss)] if account.fact("execution.script") else []),
         ("performance.tokens_per_second", "Throughput, tokens/s", _throughput),
         ("transport.bytes", "Bytes on the wire", _wire),
         ("performance.step_time", "Step time, p50", _step_time),
@@ -139,6 +140,11 @@ def _heldout(value: Any, account: Account) -> tuple[str, str]:
     return shown, f"a bigram model: {bigram:.2f}" if bigram is not None else ""
 
 
+def _loss(value: Any, account: Account) -> tuple[str, str]:
+    before = account.value("learning.heldout.loss.before")
+    return change(before, value) or f"{float(value):.3f}", "nats/token, by the script's own evaluation"
+
+
 def _throughput(value: Any, _: Account) -> tuple[str, str]:
     return f"{float(value['tokens_per_second']):,.0f}", ""
 
@@ -180,10 +186,18 @@ def asked_line(account: Account) -> list[tuple[str, str]]:
         ("Strategy", " ".join(string(workload.get(k), 40) for k in ("strategy", "precision")).strip()),
         ("Model", _model(mapping(workload.get("model")))),
         ("Data", _source(mapping(workload.get("data")))),
+        ("Script", _script(workload)),
         ("Steps", steps),
         ("Cluster", string(mapping(trial.get("cluster")).get("provider"), 40)),
     ]
     return [(name, value) for name, value in found if value]
+
+
+def _script(workload: dict[str, Any]) -> str:
+    given = workload.get("args")
+    arguments = given if isinstance(given, list) else []
+    name = string(workload.get("script"), 200).rpartition("/")[2]
+    return " ".join([name, *(string(word, 60) for word in arguments)])[:160] if name else ""
 
 
 def _model(model: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seatrial.report import tasks
+
 VERDICTS = {
     "supported": "what was claimed was seen, by the witnesses that it needs",
     "refuted": "what was seen contradicts the claim",
@@ -38,6 +40,7 @@ UNGROUPED = "Other facts"
 # Fact id -> (title, group), in the order of the report.
 FACTS: dict[str, tuple[str, str]] = {
     "execution.status": ("How the training ended", "End of the run"),
+    "execution.train_runs": ("Ray Train's account", "End of the run"),
     "execution.attempts": ("Attempts", "End of the run"),
     "execution.failures": ("Failures", "End of the run"),
     "execution.leftover_processes": ("Processes left behind", "End of the run"),
@@ -48,10 +51,13 @@ FACTS: dict[str, tuple[str, str]] = {
     "execution.parameters_without_gradient": ("Parameters without any gradient", "Steps and updates"),
     "execution.parameters_unmoved": ("Parameters that never changed", "Steps and updates"),
     "execution.schedule": ("Learning-rate schedule", "Steps and updates"),
+    "execution.ranks": ("Ranks", "Who took part"),
     "execution.roster": ("Roster", "Who took part"),
     "execution.roll_calls": ("Roll calls", "Who took part"),
     "execution.gradient_roll_calls": ("Gradient roll calls", "Who took part"),
     "execution.replicas": ("Replicas", "Who took part"),
+    "execution.batches": ("Batches", "Data and storage"),
+    "execution.observing": ("What the script tells", "Data and storage"),
     "execution.data_order": ("Data order", "Data and storage"),
     "execution.storage": ("Storage", "Data and storage"),
     "execution.tolerances": ("Tolerances, set before step 0", "Tolerances"),
@@ -59,6 +65,7 @@ FACTS: dict[str, tuple[str, str]] = {
     "transport.intranode.path": ("Path within a host", "Path"),
     "transport.gpudirect.path": ("GPUDirect RDMA", "Path"),
     "transport.hosts": ("Ranks by host", "Path"),
+    "transport.between": ("What ranks' connections carried", "Witnesses"),
     "transport.bytes": ("Bytes against the band", "Witnesses"),
     "transport.interfaces": ("Interfaces of the ranks' connections", "Witnesses"),
     "transport.nccl": ("NCCL's log", "Witnesses"),
@@ -72,6 +79,7 @@ FACTS: dict[str, tuple[str, str]] = {
     "learning.heldout.paired_change": ("Change by window", "Change and curve"),
     "learning.train_loss": ("Train loss", "Change and curve"),
     "learning.data": ("Data", "Data"),
+    "learning.tokens": ("Tokens, random or not", "Data"),
     "learning.overlap": ("Overlap of held-out and train", "Data"),
     "recovery.checkpoints": ("Checkpoints", "Checkpoints"),
     "recovery.status": ("How the reload ended", "Reload"),
@@ -93,5 +101,7 @@ def title_of(fact: str) -> str:
     """The title of any fact; one that is not in the table is named after its id."""
     if fact in FACTS:
         return FACTS[fact][0]
+    if title := tasks.title(fact):
+        return title
     words = fact.split(".", 1)[-1].replace(".", ", ").replace("_", " ").strip()
     return words[:1].upper() + words[1:] or "Unnamed fact"

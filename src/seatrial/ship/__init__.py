@@ -1,5 +1,5 @@
 """The one place that builds what travels to the image."""
 
-from seatrial.ship.package import LIMIT_BYTES, package
+from seatrial.ship.package import LIMIT_BYTES, Part, package
 
-__all__ = ["LIMIT_BYTES", "package"]
+__all__ = ["LIMIT_BYTES", "Part", "package"]

@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from seatrial.canon import canonical, digest, file_digest, parse, plain, sha256
 from seatrial.events.schema import CheckpointRemoved, CheckpointSaved
 from seatrial.train.context import Context
-from seatrial.train.observe import tensor_digest
+from seatrial.train.observe.proofs import tensor_digest
 
 MANIFEST = "manifest.json"
 
@@ -153,7 +153,7 @@ def _commit(folder: Path, context: Context, progress: dict[str, Any], parts: lis
 
 def _retain(context: Context) -> None:
     """Removes all but the newest checkpoints; the manifest goes first, so that what is left is never taken for one."""
-    for folder in complete(context.layout.checkpoints)[: -context.trial.workload.checkpoint.num_to_keep]:
+    for folder in complete(context.layout.checkpoints)[: -context.trial.training.checkpoint.num_to_keep]:
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder)
         context.events.write(CheckpointRemoved(step=_step(folder), path=context.layout.relative(folder)))

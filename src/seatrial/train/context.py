@@ -18,12 +18,10 @@ from seatrial.plan import Plan, plan
 from seatrial.trial import Trial
 
 
-@dataclass(frozen=True)
-class Context:
-    """One rank of one attempt. The process group exists already."""
+@dataclass(frozen=True, kw_only=True)
+class Rank:
+    """One rank of one attempt, whatever it trains."""
 
-    trial: Trial
-    plan: Plan
     layout: Layout
     attempt: int
     rank: int
@@ -39,16 +37,26 @@ class Context:
         return self.local_rank == 0
 
 
-def open_context(
+@dataclass(frozen=True, kw_only=True)
+class Context(Rank):
+    """A rank of the built-in training. The process group exists already."""
+
+    trial: Trial
+    plan: Plan
+
+
+def open_rank(
     root: Path, *, role: str, attempt: int, rank: int, world_size: int, local_rank: int, device: torch.device
-) -> Context:
-    """The context of a rank, from the run directory alone; every rank reads and hashes the frozen claims itself."""
+) -> Rank:
+    """A rank with its event file, from the run directory alone; every rank reads and hashes the frozen claims itself.
+
+    Raises FileExistsError if this rank of this attempt has a file already.
+    """
     layout = Layout(root)
     trial_bytes, claims_bytes = layout.trial.read_bytes(), layout.claims.read_bytes()
-    trial = Trial.from_resolved(trial_bytes)
     run: dict[str, Any] = parse(claims_bytes)
     claims = sha256(claims_bytes)
-    writer = Writer(
+    events = Writer(
         layout.process(attempt, f"{role}-{rank}"),
         run=run["run"],
         attempt=attempt,
@@ -57,7 +65,33 @@ def open_context(
         claims=claims,
         trial=sha256(trial_bytes),
     )
-    return Context(trial, plan(trial), layout, attempt, rank, world_size, local_rank, device, claims, writer)
+    return Rank(
+        layout=layout,
+        attempt=attempt,
+        rank=rank,
+        world_size=world_size,
+        local_rank=local_rank,
+        device=device,
+        claims=claims,
+        events=events,
+    )
+
+
+def open_context(
+    root: Path, *, role: str, attempt: int, rank: int, world_size: int, local_rank: int, device: torch.device
+) -> Context:
+    """The context of a rank of the built-in training."""
+    trial = Trial.from_resolved(Layout(root).trial.read_bytes())
+    opened = open_rank(
+        root, role=role, attempt=attempt, rank=rank, world_size=world_size, local_rank=local_rank, device=device
+    )
+    return Context(**vars(opened), trial=trial, plan=plan(trial))
+
+
+def failure(error: BaseException, during: str) -> ProcessFailed:
+    """What a process ends with, in one line."""
+    said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
+    return ProcessFailed(error=said.strip().partition("\n")[0], during=during)
 
 
 def carry_out(context: Context, phases: Iterator[str]) -> None:
@@ -67,9 +101,8 @@ def carry_out(context: Context, phases: Iterator[str]) -> None:
         for during in phases:  # noqa: B007 - the phase reached is what an error happened during
             pass
     except BaseException as error:
-        said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
         try:
-            context.events.write(ProcessFailed(error=said.strip().partition("\n")[0], during=during))
+            context.events.write(failure(error, during))
         finally:  # on a full storage too, the error that ends this process is the one it failed with
             context.events.abandon()
             raise error

@@ -12,10 +12,10 @@ import torch.distributed as dist
 
 from seatrial.events.schema import Environment
 from seatrial.probe.packages import installed
-from seatrial.train.context import Context
+from seatrial.train.context import Rank
 
 
-def process_layers(context: Context) -> Iterator[Environment]:
+def process_layers(context: Rank) -> Iterator[Environment]:
     """`torch` from every rank, `packages` from one rank a host."""
     yield Environment(layer="torch", content=_torch(context))
     if context.leads_host:
@@ -24,11 +24,11 @@ def process_layers(context: Context) -> Iterator[Environment]:
         )
 
 
-def _torch(context: Context) -> dict[str, Any]:
+def _torch(context: Rank) -> dict[str, Any]:
     content: dict[str, Any] = {
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
-        "backend": dist.get_backend(),
+        "backend": dist.get_backend() if dist.is_available() and dist.is_initialized() else "",
         "device": str(context.device),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),

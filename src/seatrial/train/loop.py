@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -14,19 +14,21 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
-from seatrial.canon import measured
-from seatrial.errors import RunError
 from seatrial.events.base import Event
-from seatrial.events.schema import Baselines, DataOpened, Environment, Overlap, Step
+from seatrial.events.schema import Baselines, DataOpened, Environment, Overlap
 from seatrial.plan.order import indices, sample_digest
 from seatrial.plan.schedule import learning_rate
-from seatrial.train import checkpoint, connectivity, model, observe
+from seatrial.train import checkpoint, connectivity, isolation, model
 from seatrial.train.context import Context, carry_out, check_storage
-from seatrial.train.data import Dataset, baselines, open_data, overlap
+from seatrial.train.data import IGNORED, Dataset, baselines, open_data, overlap, stacked
 from seatrial.train.environment import process_layers
 from seatrial.train.evaluate import evaluate
-from seatrial.train.loss import token_loss
+from seatrial.train.loss import token_nats
+from seatrial.train.observe import gradients, proofs
+from seatrial.train.observe.steps import Steps
 from seatrial.train.shard import describe, make_mesh, shard
+from seatrial.train.tasks.contamination import overlaps
+from seatrial.train.tasks.score import evaluate as evaluate_tasks
 
 
 def run(context: Context) -> None:
@@ -38,7 +40,7 @@ def _phases(context: Context) -> Iterator[str]:
     yield "storage check"
     check_storage(context)
     yield "start roll call"
-    observe.roll_call(context, "start", 0)
+    proofs.roll_call(context, "start", 0)
     for layer in process_layers(context):
         context.events.write(layer)
 
@@ -48,18 +50,22 @@ def _phases(context: Context) -> Iterator[str]:
     yield "model and data"
     trainee = build(context)
     open_and_prove(context, trainee.data)
-    context.events.write(observe.parameters(trainee.module, 0))
+    if trainee.data.folder:
+        isolation.check(context, trainee.module, trainee.data.account.largest + 1)
+    context.events.write(proofs.parameters(trainee.module, 0))
 
     yield "evaluation before"
     evaluate(context, trainee.module, trainee.data, "before", 0)
+    evaluate_tasks(context, trainee.module, "before", 0)
 
     yield "training"
     train(context, trainee)
 
     yield "evaluation after"
     evaluate(context, trainee.module, trainee.data, "after", context.plan.steps)
-    context.events.write(observe.parameters(trainee.module, context.plan.steps))
-    observe.roll_call(context, "end", context.plan.steps)
+    evaluate_tasks(context, trainee.module, "after", context.plan.steps)
+    context.events.write(proofs.parameters(trainee.module, context.plan.steps))
+    proofs.roll_call(context, "end", context.plan.steps)
 
 
 class Trainee:
@@ -73,7 +79,7 @@ class Trainee:
 
 def build(context: Context) -> Trainee:
     """A new model, sharded and filled, its optimizer, and the data."""
-    trial, work = context.trial, context.trial.workload
+    trial, work = context.trial, context.trial.training
     folder = _fetch_once(context)
     config = model.configure(work.model, folder)
     module = model.skeleton(config)
@@ -90,98 +96,93 @@ def build(context: Context) -> Trainee:
     if context.rank == 0:
         context.events.write(Environment(layer="model", content=model.identity(work.model, folder, config)))
         context.events.write(Environment(layer="sharding", content=describe(module, context.plan, work)))
-    return Trainee(module, root, mesh, optimizer, open_data(trial, folder, int(config.vocab_size)))
+    return Trainee(module, root, mesh, optimizer, open_data(context, folder, int(config.vocab_size)))
 
 
 def _fetch_once(context: Context) -> Path | None:
     """One rank a host downloads; the others wait, then find the files in place."""
-    folder = model.fetch(context.trial.workload.model) if context.leads_host else None
+    folder = model.fetch(context.trial.training.model) if context.leads_host else None
     dist.barrier()
-    return folder if context.leads_host else model.fetch(context.trial.workload.model)
+    return folder if context.leads_host else model.fetch(context.trial.training.model)
 
 
 def open_and_prove(context: Context, data: Dataset) -> None:
-    """Ranks must have the same data; rank 0 records its manifest, the baselines and the overlap of the splits."""
+    """Each rank records the data it has; rank 0 its manifest, the baselines and the overlap of the splits."""
     mine = DataOpened(
         source=data.source,
         manifest=data.manifest,
         tokenizer=data.tokenizer.name,
-        train_tokens=len(data.train),
+        train_tokens=len(data.train.tokens),
         rows=data.rows,
         heldout_windows=data.windows,
-        dropped=data.documents.dropped if data.documents else [],
+        dropped=data.content.get("dropped", []),
+        documents=data.account.documents,
+        counted=data.account.counted,
+        truncated=data.account.truncated,
+        bad=data.account.bad,
+        bad_named=list(data.account.named),
+        windows=data.windows_digest(),
     )
     context.events.write(mine)
-    manifests: list[Any] = [None] * context.world_size
-    dist.all_gather_object(manifests, data.manifest)
-    if len(set(manifests)) > 1:
-        raise RunError(
-            f"ranks have different data: manifests {', '.join(sorted(set(manifests)))}; every host needs the same files"
-        )
     if context.rank == 0:
         tokenizer = {"name": data.tokenizer.name, "files": data.tokenizer.files}
         context.events.write(Environment(layer="tokenizer", content=tokenizer))
-        if data.documents:
-            context.events.write(Environment(layer="data", content=data.documents.manifest))
-        for event in references(data):
+        if data.content:
+            context.events.write(Environment(layer="data", content=data.content))
+        for event in (*references(data), *overlaps(context, data)):
             context.events.write(event)
 
 
 def references(data: Dataset) -> list[Event]:
     """What a model without learning would reach, and how much of the held-out windows stands in train."""
-    if data.documents is None:
+    if data.pairs is None:
         return []
     nats, sizes = baselines.score(data)
     return [Baselines(nats=nats, bytes=sizes), Overlap(ngram=overlap.ngram(data), shares=overlap.shares(data))]
 
 
 def train(context: Context, trainee: Trainee) -> None:
-    """All steps. A step's time starts where the last one's bookkeeping ended: what observing costs is inside."""
-    plan, work = context.plan, context.trial.workload
-    watch = observe.GradientWatch(trainee.module)
-    mark = time.monotonic()
+    """All steps. They are written as those of a script's own loop; the gradient's reduction alone is known exactly."""
+    plan, work = context.plan, context.trial.training
+    watch = gradients.ExactWatch(trainee.module, trainee.mesh)
+    steps = Steps(context, trainee.optimizer, watch, plan.gradient_roll_calls)
     for step in range(1, plan.steps + 1):
-        watched = step in plan.gradient_roll_calls
-        if watched:
-            watch.start()
-        loss, samples, waited = forward_backward(context, trainee, step)
-        compared = watch.stop() if watched else None
+        done = forward_backward(context, trainee, step)
+        steps.reduced()
         norm = nn.utils.clip_grad_norm_(trainee.module.parameters(), work.optimizer.clip, foreach=True)
         rate = learning_rate(step, peak=work.optimizer.lr, warmup_steps=work.optimizer.warmup_steps, steps=plan.steps)
         apply(trainee.optimizer, rate)
-        total = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-        ended = time.monotonic()
-        context.events.write(
-            Step(
-                step=step,
-                samples=samples,
-                tokens=len(samples) * work.sequence_length,
-                loss=measured(loss),
-                gradient_norm=measured(total),
-                lr=trainee.optimizer.param_groups[0]["lr"],  # what the optimizer used, not what it was told
-                duration_s=ended - mark,
-                data_wait_s=waited,
-                started_s=mark,
-            )
-        )
-        mark = ended
-        if compared:
-            context.events.write(watch.call(step, compared, trainee.mesh, trainee.module))
+        total = norm.full_tensor() if isinstance(norm, DTensor) else norm
+        steps.saw(done.samples, done.waited)
+        tokens = len(done.samples) * work.sequence_length
+        steps.step(done.loss, tokens, total, counted=done.counted, divisor=done.divisor)
         if step in plan.checkpoints:
-            observe.roll_call(context, "checkpoint", step)
-            checkpoint.save(context, trainee.module, trainee.optimizer, progress(context, step, rate))
-        if compared or step in plan.checkpoints:
-            mark = time.monotonic()  # saving and hashing shards are no training time
+            with steps.aside():
+                proofs.roll_call(context, "checkpoint", step)
+                checkpoint.save(context, trainee.module, trainee.optimizer, progress(context, step, rate))
 
 
-def forward_backward(context: Context, trainee: Trainee, step: int) -> tuple[float, list[tuple[int, str]], float]:
+class Pass(NamedTuple):
+    """What one rank did in a step: mean loss (nats per counted token), samples as given to forward, seconds of waiting
+    for data, its targets that count, and what the sum of nats was divided by: those of all ranks."""
+
+    loss: float
+    samples: list[tuple[int, str]]
+    waited: float
+    counted: int
+    divisor: int
+
+
+def forward_backward(context: Context, trainee: Trainee, step: int) -> Pass:
     """All micro-batches of a step; gradients are reduced once, after the last.
 
-    Returns this rank's mean loss (nats per token), its samples as given to forward, and seconds spent waiting for data.
+    The loss is the mean over all counted targets of the global batch: how many there are follows from the data alone.
     """
-    work, plan = context.trial.workload, context.plan
+    work, plan = context.trial.training, context.plan
     samples: list[tuple[int, str]] = []
-    nats, waited = 0.0, 0.0
+    began, nats, counted = time.monotonic(), 0.0, 0
+    divisor = trainee.data.counted(range((step - 1) * work.global_batch, step * work.global_batch))
+    waited = time.monotonic() - began
     for micro in range(plan.micro_batches):
         trainee.root.set_requires_gradient_sync(micro == plan.micro_batches - 1)
         began = time.monotonic()
@@ -193,24 +194,24 @@ def forward_backward(context: Context, trainee: Trainee, step: int) -> tuple[flo
             micro_batch=work.micro_batch,
             global_batch=work.global_batch,
         )
-        inputs, targets = fetch(trainee.data, wanted)
+        batch = fetch(trainee.data, wanted)
         waited += time.monotonic() - began
-        total = compute_loss(trainee.module, inputs.to(context.device), targets.to(context.device))
-        torch.autograd.backward(total / plan.tokens_per_step)
+        total = compute_loss(trainee.module, *(part.to(context.device) for part in batch))
+        torch.autograd.backward(total / max(1, divisor))
         nats += float(total.detach())
-        samples += zip(wanted, (_digest(i, t) for i, t in zip(inputs, targets, strict=True)), strict=True)
-    return nats / (len(samples) * work.sequence_length), samples, waited
+        counted += int((batch[1] != IGNORED).sum())
+        samples += zip(wanted, map(_digest, *batch), strict=True)
+    return Pass(nats / max(1, counted), samples, waited, counted, divisor)
 
 
-def fetch(data: Dataset, wanted: range) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, each (micro_batch, sequence_length), int64."""
-    rows = torch.stack([torch.from_numpy(data.sample(index)) for index in wanted])
-    return rows[:, :-1].contiguous(), rows[:, 1:].contiguous()
+def fetch(data: Dataset, wanted: range) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, targets and positions, each (micro_batch, sequence_length), int64."""
+    return stacked([data.sample(index) for index in wanted])
 
 
-def compute_loss(module: nn.Module, inputs: Tensor, targets: Tensor) -> Tensor:
-    """Summed nats of a micro-batch, a scalar."""
-    return token_loss(module(input_ids=inputs, use_cache=False).logits, targets).sum()
+def compute_loss(module: nn.Module, inputs: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
+    """Summed nats of a micro-batch over the targets that count, a scalar."""
+    return token_nats(module, inputs, targets, positions).sum()
 
 
 def apply(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -223,9 +224,10 @@ def apply(optimizer: torch.optim.Optimizer, rate: float) -> None:
 
 def progress(context: Context, step: int, rate: float) -> dict[str, Any]:
     """What a later process needs beside tensors: step, schedule, data cursor (one integer, see `plan.order`)."""
-    work = context.trial.workload
+    work = context.trial.training
     return {"step": step, "schedule": {"lr": rate}, "data": {"cursor": step * work.global_batch, "seed": work.seed}}
 
 
-def _digest(inputs: Tensor, targets: Tensor) -> str:
-    return sample_digest(inputs.to(torch.int32).numpy().tobytes(), targets.to(torch.int32).numpy().tobytes())
+def _digest(*parts: Tensor) -> str:
+    """Of one row: inputs, targets, positions."""
+    return sample_digest(*(part.to(torch.int32).numpy().tobytes() for part in parts))

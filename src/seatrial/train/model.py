@@ -101,7 +101,7 @@ def materialise(model: nn.Module, trial: Trial, config: Any, folder: Path | None
     """
     from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
-    full = full_weights(config, folder, trial.workload.seed) if dist.get_rank() == 0 else None
+    full = full_weights(config, folder, trial.training.seed) if dist.get_rank() == 0 else None
     model.to_empty(device=device)
     options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(model, full.state_dict() if full else {}, options=options)

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 
 from seatrial.canon import sha256
 from seatrial.errors import RunError
-from seatrial.events.schema import LOAD, DataAudited, Reloaded
-from seatrial.plan.order import sample_digest, step_digest
-from seatrial.train import checkpoint, observe
+from seatrial.events.schema import LOAD, Reloaded
+from seatrial.train import checkpoint
+from seatrial.train.audit import audit, recomputed
 from seatrial.train.context import Context, carry_out
-from seatrial.train.data import Dataset
 from seatrial.train.evaluate import evaluate
 from seatrial.train.loop import build, references
-
-AUDIT_STEPS = 2000
+from seatrial.train.observe import proofs
+from seatrial.train.tasks.contamination import overlaps
+from seatrial.train.tasks.score import evaluate as evaluate_tasks
 
 
 def run(context: Context) -> None:
@@ -36,6 +36,7 @@ def _phases(context: Context) -> Iterator[str]:
 
     yield "evaluation of the base"
     evaluate(context, trainee.module, trainee.data, "base", 0)
+    evaluate_tasks(context, trainee.module, "base", 0)
 
     yield LOAD
     found = checkpoint.complete(context.layout.checkpoints)
@@ -62,11 +63,13 @@ def _phases(context: Context) -> Iterator[str]:
     yield "evaluation after the reload"
     if not missing:
         evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
+        evaluate_tasks(context, trainee.module, "reload", int(progress["step"]))
 
     yield "audit of the data"
     if context.rank == 0:
-        for event in (*references(trainee.data), *audit(context, trainee.data)):
-            context.events.write(event)
+        with recomputed(context, trainee.data) as data:
+            for event in (*references(data), *overlaps(context, data), *audit(context, data)):
+                context.events.write(event)
 
 
 def _updates(
@@ -79,20 +82,6 @@ def _updates(
         state: dict[str, Any] = {} if nothing_loaded else optimizer.state.get(parameter, {})
         step, second = state.get("step", 0), state.get("exp_avg_sq")
         updates[name] = int(step.item() if isinstance(step, Tensor) else step)
-        if isinstance(second, Tensor) and not bool((observe.local(second) != 0).any()):
+        if isinstance(second, Tensor) and not bool((proofs.local(second) != 0).any()):
             dead.append(name)  # on this rank's shard; dead is what every rank says is dead
     return updates, dead
-
-
-def audit(context: Context, data: Dataset) -> Iterator[DataAudited]:
-    """Digest of every step's planned samples over all ranks, from the source, a few thousand steps an event."""
-    work, total = context.trial.workload, context.plan.steps
-    for first in range(0, total, AUDIT_STEPS):
-        steps: list[str] = []
-        for step in range(first, min(first + AUDIT_STEPS, total)):
-            samples: list[tuple[int, str]] = []
-            for index in range(step * work.global_batch, (step + 1) * work.global_batch):
-                tokens = data.sample(index).astype("<i4")
-                samples.append((index, sample_digest(tokens[:-1].tobytes(), tokens[1:].tobytes())))
-            steps.append(step_digest(samples))
-        yield DataAudited(manifest=data.manifest, first=first + 1, steps=steps)

@@ -12,8 +12,8 @@ class Section(BaseModel):
 
 
 class Misfit(ValueError):
-    """A value that does not go together with others of its section; `key` is the one to point at, if one is."""
+    """A value that does not go together with others of its section; `keys` lead to the one to point at, if one is."""
 
-    def __init__(self, message: str, key: str = ""):
+    def __init__(self, message: str, *keys: str | int):
         super().__init__(message)
-        self.key = key
+        self.keys = tuple(key for key in keys if key != "")

@@ -46,10 +46,12 @@ def _braced(form: frozenset[str]) -> str:
 
 
 _HELDOUT = (_form("below"), _form("below", "by"), _form("max"), _form("improves_by", "over"))
+_TASK = (_form("task", "min"), _form("task", "improves_by", "over"), _form("task", "max_drop", "over"))
 
 REGISTRY: dict[str, Entry] = {
     entry.name: entry
     for entry in (
+        Entry("execution.finished", "the job came to its end, on as many ranks as were asked for", "run"),
         Entry("execution.completed", "planned = executed = updates, on the planned data", "run"),
         Entry("execution.all_ranks_participated", "every rank's work is in the result", "run"),
         Entry("transport.internode", "the network between hosts", "run", (_form("equals"),)),
@@ -65,6 +67,7 @@ REGISTRY: dict[str, Entry] = {
             (_form("max"), _form("improves_by", "over")),
         ),
         Entry("learning.heldout.bits_per_byte", "held-out bits per byte", "run", _HELDOUT),
+        Entry("learning.task.accuracy", "share of a task's items that are right", "run", _TASK),
         Entry("recovery.checkpoint_reloads", "the final checkpoint reloads, all state equal", "run"),
         Entry(
             "recovery.worker_kill", "a killed worker costs at most max_lost_steps", "drill", (_form("max_lost_steps"),)
@@ -87,6 +90,8 @@ class Claim(Section):
     improves_by: float | None = None
     over: str | None = None
     max_lost_steps: int | None = None
+    task: str | None = None
+    max_drop: float | None = None
 
     @model_validator(mode="after")
     def _takes_a_known_form(self) -> Claim:
@@ -105,10 +110,13 @@ class Claim(Section):
         if (known := PATHS.get(self.claim)) and self.equals not in known:
             words = ", ".join(str(value).lower() if isinstance(value, bool) else value for value in known)
             raise Misfit(f"saw {self.equals}; expected one of {words}", "equals")
-        for name in ("by", "improves_by", "max_lost_steps"):
+        for name in ("by", "improves_by", "max_lost_steps", "max_drop"):
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise Misfit(f"saw {value}; expected at least 0", name)
+        for name in ("min", "improves_by", "max_drop") if self.task is not None else ():
+            if (share := getattr(self, name)) is not None and not 0 <= share <= 1:
+                raise Misfit(f"saw {share:g}; expected a share from 0 to 1, as in 0.05", name)
         return self
 
     @property

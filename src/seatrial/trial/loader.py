@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
@@ -18,15 +19,20 @@ from pydantic import BaseModel, ValidationError
 
 from seatrial.errors import InputError, InputErrors, clean, shown
 from seatrial.trial.base import Misfit
-from seatrial.trial.model import Trial
+from seatrial.trial.model import BRANCHES, Trial
+from seatrial.trial.script import Script
 from seatrial.trial.source import KeyPath, Source, dotted, parse, read, undotted
 
 _FILE_PATHS: tuple[tuple[str, ...], ...] = (
     ("storage", "path"),
     ("cluster", "template", "from"),
+    ("workload", "script"),
     ("workload", "model", "path"),
     ("workload", "data", "train"),
     ("workload", "data", "heldout"),
+    ("workload", "data", "dataset", "name"),
+    ("workload", "evaluate", "tasks", "*", "path"),  # * is each item of a list
+    ("workload", "evaluate", "tasks", "*", "include"),
 )
 
 # pydantic's error types in the words of the file; {names} are of the error's context.
@@ -60,6 +66,8 @@ class Loaded:
 
     def locate(self, error: InputError) -> InputError:
         """`error`, which names a field, with the place of that field in the file."""
+        if isinstance(error, InputErrors):
+            return InputErrors([self.locate(each) for each in error.errors])
         if error.place or not error.field:
             return error
         place = self.source.place(undotted(error.field))
@@ -139,25 +147,41 @@ def _included(source: Source, section: str, path: Path) -> Source:
 
 def _anchor(source: Source) -> None:
     """Makes relative paths absolute, each from the folder of the file in which it stands."""
-    for *way, key in _FILE_PATHS:
-        holder: Any = source.data
-        for part in way:
-            holder = holder.get(part) if isinstance(holder, dict) else None
-        value = holder.get(key) if isinstance(holder, dict) else None
-        if value and isinstance(value, str) and "://" not in value:
-            holder[key] = str(Path(source.places[*way, key].path).parent.resolve() / value)
+    for path in _FILE_PATHS:
+        for holder, (*way, key) in _holders(source.data, path):
+            value = holder.get(key)
+            named = key == "name" and isinstance(value, str) and not value.startswith((".", "/"))  # on the hub, no path
+            if value and isinstance(value, str) and "://" not in value and not named:
+                holder[key] = str(Path(source.places[*way, key].path).parent.resolve() / value)
+
+
+def _holders(data: Any, path: KeyPath, before: KeyPath = ()) -> Iterator[tuple[dict[Any, Any], KeyPath]]:
+    """The maps that a path ends in, each with the way that was taken."""
+    first, *rest = path
+    if not rest:
+        if isinstance(data, dict):
+            yield data, (*before, first)
+    elif first == "*":
+        for at, item in enumerate(data if isinstance(data, list) else ()):
+            yield from _holders(item, tuple(rest), (*before, at))
+    elif isinstance(data, dict) and first in data:
+        yield from _holders(data[first], tuple(rest), (*before, first))
 
 
 def _validate(source: Source) -> Trial:
     try:
         return Trial.model_validate_json(json.dumps(source.data))
     except ValidationError as error:
-        raise InputErrors(_explain(source, error.errors(include_url=False))) from None
+        details = [
+            {**d, "loc": tuple(part for part in d["loc"] if part not in BRANCHES)}
+            for d in error.errors(include_url=False)
+        ]
+        raise InputErrors(_explain(source, details)) from None
 
 
 def _explain(source: Source, details: list[Any]) -> list[InputError]:
     """pydantic's errors as lines: consequences dropped, the branches of a union joined, in the order of the file."""
-    close = {d["loc"]: _close_key(d["loc"]) for d in details if d["type"] == "extra_forbidden"}
+    close = {d["loc"]: _close_key(source, d["loc"]) for d in details if d["type"] == "extra_forbidden"}
     meant = {(*path[:-1], key) for path, key in close.items() if key}
     lines: dict[KeyPath, InputError] = {}
     for detail in details:
@@ -184,7 +208,7 @@ def _explain(source: Source, details: list[Any]) -> list[InputError]:
 
 
 def _unknown_key(source: Source, path: KeyPath, close: str) -> InputError:
-    known = "" if close else f"one of {', '.join(_keys_of(path[:-1]))}"
+    known = "" if close else f"one of {', '.join(_keys_of(source, path[:-1]))}"
     fix = f"did you mean {close}?" if close else ""
     if path[-1] == "from":
         known, fix = "", "only a whole section can be {from: file}"
@@ -193,8 +217,8 @@ def _unknown_key(source: Source, path: KeyPath, close: str) -> InputError:
 
 def _misfit(source: Source, path: KeyPath, error: Exception) -> InputError:
     """What a validator of ours says, at the key that it names."""
-    if isinstance(error, Misfit) and error.key:
-        path = (*path, error.key)
+    if isinstance(error, Misfit):
+        path = (*path, *error.keys)
     return InputError(clean(str(error), 1000), place=source.place(path), field=dotted(path))
 
 
@@ -223,15 +247,17 @@ def _expected(detail: Any) -> str:
     return re.sub(r"\b1 (item|character)s", r"1 \1", words)
 
 
-def _close_key(path: KeyPath) -> str:
-    return next(iter(get_close_matches(str(path[-1]), _keys_of(path[:-1]), n=1)), "")
+def _close_key(source: Source, path: KeyPath) -> str:
+    return next(iter(get_close_matches(str(path[-1]), _keys_of(source, path[:-1]), n=1)), "")
 
 
-def _keys_of(path: KeyPath) -> list[str]:
+def _keys_of(source: Source, path: KeyPath) -> list[str]:
     """The keys that the section at `path` has, by walking the models."""
     model: type[BaseModel] = Trial
-    for part in path:
-        if isinstance(part, str):
+    for at, part in enumerate(path):
+        if path[: at + 1] == ("workload",) and "script" in source.data["workload"]:
+            model = Script
+        elif isinstance(part, str):
             model = _section_of(model.model_fields[part].annotation) or model
     return [model_field.alias or name for name, model_field in model.model_fields.items()]
 

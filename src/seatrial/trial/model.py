@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from seatrial.canon import parse
 from seatrial.trial.base import Misfit, Section
 from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage, too_few_gpus
+from seatrial.trial.evaluation import unknown_task
+from seatrial.trial.script import Script
 from seatrial.trial.workload import Workload
 
 API_VERSION: Final = "seatrial.io/v1alpha1"
+# pydantic puts the branch of a union into an error's path; these two are no keys of a trial.
+BRANCHES: Final = ("(built-in)", "(script)")
+
+
+def _branch(value: object) -> str:
+    """A workload with a script is the team's own; any other is the built-in training."""
+    own = "script" in value if isinstance(value, dict) else isinstance(value, Script)
+    return BRANCHES[own]
 
 
 class Metadata(Section):
@@ -34,13 +44,23 @@ class Trial(Section):
     runtimeEnv: RuntimeEnv = RuntimeEnv()
     storage: Storage = Storage()
     scaling: Scaling = Scaling()
-    workload: Workload
+    workload: Annotated[
+        Annotated[Workload, Tag(BRANCHES[0])] | Annotated[Script, Tag(BRANCHES[1])], Discriminator(_branch)
+    ]
     claims: tuple[Claim, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _fits_its_cluster(self) -> Trial:
         if problem := too_few_gpus(self.cluster, self.scaling):
             raise Misfit(problem, "scaling")
+        return self
+
+    @model_validator(mode="after")
+    def _claims_name_its_tasks(self) -> Trial:
+        evaluation = None if isinstance(self.workload, Script) else self.workload.evaluate
+        for at, claim in enumerate(self.claims):
+            if claim.task is not None and (problem := unknown_task(claim.task, evaluation)):
+                raise Misfit(problem, "claims", at, "task")
         return self
 
     @classmethod
@@ -50,6 +70,18 @@ class Trial(Section):
         Canonical JSON writes large doubles without a point: `canon.parse` gives them back as doubles.
         """
         return cls.model_validate_json(json.dumps(parse(text)))
+
+    @property
+    def training(self) -> Workload:
+        """The built-in training. Raises TypeError for a trial with a script: what needs this must not be asked then."""
+        if isinstance(self.workload, Script):
+            raise TypeError(f"{self.metadata.name} runs {self.workload.script}, not the built-in training")
+        return self.workload
+
+    @property
+    def script(self) -> Script | None:
+        """The team's own script, if that is the workload."""
+        return self.workload if isinstance(self.workload, Script) else None
 
     def resolved(self) -> dict[str, Any]:
         """The trial with every default filled in, as JSON; what is recorded and what travels to the image."""

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.trial.base import Misfit, Section
+from seatrial.trial.data import Data
+from seatrial.trial.evaluation import Evaluation
 
 Strategy = Literal["ddp", "fsdp", "fsdp-grad-op", "hsdp"]
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
@@ -53,32 +55,6 @@ class Model(Section):
     @property
     def tokens_are_bytes(self) -> bool:
         return (self.tokenizer or ("bytes" if self.config is not None else "model")) == "bytes"
-
-
-class Data(Section):
-    """Text files or folders, a corpus that every machine has, or random tokens for infrastructure checks."""
-
-    train: str | None = None
-    heldout: str | None = None
-    corpus: Literal["python-stdlib"] | None = None
-    synthetic: Literal["random-tokens"] | None = None
-    heldout_windows: int = Field(64, ge=1, le=100_000)
-
-    @model_validator(mode="after")
-    def _exactly_one_source(self) -> Data:
-        pair = self.train is not None or self.heldout is not None
-        given = [
-            name
-            for name, there in (("train/heldout", pair), ("corpus", self.corpus), ("synthetic", self.synthetic))
-            if there
-        ]
-        if len(given) != 1:
-            raise ValueError(
-                f"was given {', '.join(given) or 'nothing'}; expected one of train + heldout, corpus, synthetic"
-            )
-        if pair and not (self.train and self.heldout):
-            raise ValueError(f"{'heldout' if self.train else 'train'} is missing; expected both train and heldout")
-        return self
 
 
 class Optimizer(Section):
@@ -127,6 +103,13 @@ class Workload(Section):
     optimizer: Optimizer
     measure: Measure = Measure()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
+    evaluate: Evaluation | None = None
     timeout: Timeout = Timeout()
     max_failures: Literal[0] = 0
     seed: int = Field(0, ge=0, le=2**32 - 1)
+
+    @model_validator(mode="after")
+    def _chat_needs_a_template(self) -> Workload:
+        if self.data.chat and self.model.tokens_are_bytes:
+            raise Misfit("saw chat beside byte tokens; expected a model with a tokenizer and its chat template", "data")
+        return self

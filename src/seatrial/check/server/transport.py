@@ -67,14 +67,27 @@ class Transport:
                 return found
             query = {**query, "continue": page[1]}
 
+    def text(self, path: str, needs: str, query: Mapping[str, str]) -> str | Unanswered | None:
+        """A plain text, as of a log; None where the API server says that it is not there."""
+        given = self._answered(lambda: self._raw("GET", path, query, None))
+        if isinstance(given, Unanswered):
+            return given
+        code, raw = given
+        if code == 404:
+            return None
+        return raw.decode("utf-8", "replace") if code == 200 else refused(code, needs)
+
     def request(
         self, method: str, path: str, query: Mapping[str, str], body: Json | None = None
     ) -> tuple[int, Json | None] | Unanswered:
         """Status code and JSON, None where the answer is no JSON object."""
         if method != "GET":
             query = {**query, "dryRun": "All", "fieldValidation": "Strict"}
+        return self._answered(lambda: self._exchange(method, path, query, body))
+
+    def _answered(self, exchange: Callable[[], T]) -> T | Unanswered:
         try:
-            return self._exchange(method, path, query, body)
+            return exchange()
         except Exception as error:
             lost = reason(error, self._timeout_s)
             if lost is None:
@@ -83,6 +96,10 @@ class Transport:
             return Unanswered(lost.reason, lost=lost.lost or self._slow > 1)
 
     def _exchange(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, Json | None]:
+        code, raw = self._raw(method, path, query, body)
+        return code, _object(raw)
+
+    def _raw(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, bytes]:
         from urllib3 import Timeout
 
         if method != "GET" and query.get("dryRun") != "All":
@@ -101,7 +118,7 @@ class Transport:
             raw = _read(response, time.monotonic() + _MOST_TIMES * self._timeout_s)
         finally:
             response.close()
-        return response.status, _object(raw)
+        return int(response.status), raw
 
     def _headers(self, method: str) -> dict[str, str]:
         headers = {**self._client.default_headers, "Accept": "application/json"}

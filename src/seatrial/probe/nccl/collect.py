@@ -28,9 +28,10 @@ def folder(run: str, attempt: int) -> Path:
     return Path(tempfile.gettempdir()) / f"seatrial-nccl-{run}" / f"a{attempt}"
 
 
-def variables(run: str, attempt: int, rank: int) -> dict[str, str]:
+def variables(run: str, attempt: int, rank: int | None = None) -> dict[str, str]:
     """What makes NCCL write one file for each process. `%h` and `%p` are its own: host and pid repeat in pods."""
-    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(folder(run, attempt) / f"r{rank}.%h.%p")}
+    name = "" if rank is None else str(rank)
+    return {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_FILE": str(folder(run, attempt) / f"r{name}.%h.%p")}
 
 
 def collect(run: str, attempt: int, kept: Path, relative: str, redactor: Redactor) -> Iterator[NcclLog]:

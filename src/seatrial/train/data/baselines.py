@@ -5,28 +5,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.train.data.tokens import SEPARATOR, Dataset
+from seatrial.train.data.tokens import Dataset
 
 SMOOTHING = 0.1  # added to every count, so that a byte never seen has a finite cost
 
 
 def score(data: Dataset) -> tuple[dict[str, list[float]], list[int]]:
-    """Nats per window of the unigram and the bigram table, and bytes per window; empty for synthetic tokens."""
-    if data.documents is None:
+    """Nats per window of the unigram and the bigram table, and bytes per window, over the targets that count.
+
+    Empty for synthetic tokens.
+    """
+    if data.pairs is None:
         return {}, []
-    stream = np.frombuffer(SEPARATOR.join(data.documents.train) + SEPARATOR, dtype=np.uint8)
-    pairs = np.bincount(stream[:-1].astype(np.int64) * 256 + stream[1:], minlength=65536).reshape(256, 256)
-    single = _cost(np.bincount(stream, minlength=256)[None, :])[0]
-    double = _cost(pairs)
+    single, double = _cost(data.pairs.sum(axis=0)[None, :])[0], _cost(data.pairs)
     nats: dict[str, list[float]] = {"unigram": [], "bigram": []}
     sizes: list[int] = []
     for number in range(data.windows):
-        before, target = data.window_bytes(number)
-        following = np.frombuffer(target, dtype=np.uint8)
-        preceding = np.frombuffer(before[-1:] + target[:-1], dtype=np.uint8)
-        nats["unigram"].append(float(single[following].sum()))
-        nats["bigram"].append(float(double[preceding, following].sum()))
-        sizes.append(len(following))
+        runs = [np.frombuffer(before + said, dtype=np.uint8) for before, said in data.window_bytes(number)]
+        nats["unigram"].append(float(sum(single[run[1:]].sum() for run in runs)))
+        nats["bigram"].append(float(sum(double[run[:-1], run[1:]].sum() for run in runs)))
+        sizes.append(sum(len(run) - 1 for run in runs))
     return nats, sizes
 
 

@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.canon import parse
-from seatrial.events import Layout
+from seatrial.events.layout import Layout
 
 
 class Follower:
-    """Yields each whole line once. What a line is worth is decided later, by the reader that checks the chain."""
+    """Yields each whole line once, of the files of these `names`.
 
-    def __init__(self, layout: Layout):
-        self._folder = layout.events
+    What a line is worth is decided later, by the reader that checks the chain.
+    """
+
+    def __init__(self, layout: Layout, names: str = "*"):
+        self._folder, self._pattern = layout.events, f"{names}.jsonl"
         self._offsets: dict[Path, int] = {}
 
     def poll(self) -> list[tuple[str, dict[str, Any]]]:
         """`(file stem, event)` of the lines that came since the last call, by file."""
         found: list[tuple[str, dict[str, Any]]] = []
-        for path in sorted(self._folder.rglob("*.jsonl")):
+        for path in sorted(self._folder.rglob(self._pattern)):
             with path.open("rb") as handle:
                 handle.seek(self._offsets.get(path, 0))
                 data = handle.read()

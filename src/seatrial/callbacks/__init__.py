@@ -1,0 +1,1 @@
+"""Callbacks of other training frameworks, on top of `seatrial.observe`."""

@@ -1,0 +1,83 @@
+"""`seatrial inspect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from seatrial import report
+from seatrial.cli import inspect_text, output
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, InputError
+from seatrial.launch.inspect import Asked, inspect
+from seatrial.trial.cluster import Storage
+
+
+@click.command("inspect", short_help="look at a training job that already runs")
+@click.argument("resource", required=False, default="", metavar="[rayjob/NAME|raycluster/NAME]")
+@click.option("--address", default="", metavar="URL", help="Ray's dashboard: http://HOST:8265")
+@click.option("--job", default="", metavar="ID", help="the job, where several train: its submission id or Ray's")
+@click.option("-n", "--namespace", default="", help="of the resource  [default: the context's]")
+@click.option("--context", default="", help="of the kubeconfig  [default: the current one]")
+@click.option(
+    "--window",
+    type=click.FloatRange(1, 600),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="how long to look",
+)
+@click.option("--claims", type=click.Path(path_type=Path), metavar="FILE", help="judge these: a file with `claims:`")
+@click.option("--no-actors", is_flag=True, help="start nothing on the cluster; shows what can be seen without")
+@click.option(
+    "--to",
+    "storage",
+    type=click.Path(path_type=Path),
+    default=Path(Storage.model_fields["path"].default),
+    show_default=True,
+    metavar="FOLDER",
+    help="where the sealed record goes",
+)
+@click.option("--json", "as_json", is_flag=True, help="print what was seen, and the verdicts, as one JSON document")
+def command(
+    resource: str,
+    address: str,
+    job: str,
+    namespace: str,
+    context: str,
+    window: float,
+    claims: Path | None,
+    no_actors: bool,
+    storage: Path,
+    as_json: bool,
+) -> int:
+    """Look at a Ray Train job that runs: which ranks run where, what they have loaded, which path their bytes take.
+
+    Read-only, without a restart: a short job without CPUs starts one observer on each host of the training, which ends
+    after the window. What was seen is sealed like a run; what cannot be seen is unknown, with the reason.
+
+    Exit codes: 0 shown; with --claims those of run; 2 the input is wrong; 4 the job ended, or the connection was lost.
+    """
+    if job and not address:
+        raise InputError("given without --address", field="--job", expected="--address http://HOST:8265 beside it")
+    asked = Asked(address, resource, namespace, context, job, window, claims, not no_actors, storage)
+    outcome = inspect(asked, lambda line: click.echo(f"seatrial: {line}", err=True))
+    reports: list[Path] = []
+    try:
+        reports = report.write(outcome.record)
+    except OSError as error:
+        click.echo(f"seatrial: no report, the record is sealed: {error}; `seatrial report` writes it later", err=True)
+    early = bool(outcome.content["ended_early"])
+    if as_json:
+        output.document(outcome.content, outcome.digest)
+    else:
+        for line in inspect_text.lines(outcome.content):
+            click.echo(line)
+        if outcome.content["verdicts"]:
+            output.verdicts(outcome.content)
+        elif early:
+            click.echo(f"\nended early: {outcome.content['ended_early']}")
+        output.paths(outcome.record, outcome.digest, reports, False)
+    if claims:
+        return int(outcome.content["exit_code"])
+    return EXIT_ENDED_EARLY if early else EXIT_OK

@@ -1,0 +1,148 @@
+"""The half of `seatrial inspect` that runs in the cluster: `python -m seatrial.driver.inspect`, a Ray job without CPUs.
+
+It joins the Ray that is there, has one actor without CPUs on each host of the training watch it for a window, prints
+what they saw as one marked block, and ends; the actors end with it. It writes no file and touches no process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from types import FrameType
+from typing import Any
+
+from seatrial.driver.block import written
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted
+from seatrial.events.writer import NODE_VARIABLE
+from seatrial.probe.observed import HostObserver
+
+REQUEST_VARIABLE = "SEATRIAL_INSPECT"  # `{"job": hex, "seconds": window, "nodes": {Ray node id: [pid]}}`
+START_S = 60.0
+SLACK_S = 30.0  # what looking takes beyond the window
+POLL_S = 0.5
+
+
+def main() -> int:
+    """Watches and prints; returns 0, or 4 where no host could be watched."""
+    request = json.loads(os.environ[REQUEST_VARIABLE])
+    import ray
+
+    ray.init(address="auto", log_to_driver=False, logging_level="WARNING")
+    watch = Watch(request["job"])
+    signal.signal(signal.SIGTERM, watch.stop)  # ray.init puts its own in place
+    try:
+        seen = watch.carry_out(request["nodes"], float(request["seconds"]))
+    except Interrupted as error:
+        print(f"seatrial: {error}", file=sys.stderr)
+        return EXIT_ENDED_EARLY
+    finally:
+        watch.close()
+        ray.shutdown()
+    sys.stdout.flush()
+    left = memoryview(written(seen).encode())
+    while left:  # in one go, past whatever else writes there
+        left = left[os.write(sys.stdout.fileno(), left) :]
+    return EXIT_OK if seen["hosts"] else EXIT_ENDED_EARLY
+
+
+class Watch:
+    """One actor without CPUs on each host. It is asked now and then, so that a request to stop is heard in between."""
+
+    def __init__(self, job: str):
+        self._job = job
+        self._actors: dict[str, Any] = {}
+        self._problems: dict[str, str] = {}
+        self._stopped = False
+
+    def stop(self, _: int, __: FrameType | None) -> None:
+        """A signal's handler: an exception would be swallowed where Ray is waited for."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """Ends the actors, whatever they do."""
+        import ray
+
+        for actor in self._actors.values():
+            ray.kill(actor)
+
+    def carry_out(self, nodes: dict[str, list[int]], seconds: float) -> dict[str, Any]:
+        """What was seen by Ray node id in `hosts`, and in `problems` why nothing was. Raises Interrupted."""
+        import ray
+
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        self._problems = dict.fromkeys(nodes.keys() - alive, "Ray has no such node alive any more")
+        self._actors = {node: _observer(node, pids, self._job) for node, pids in nodes.items() if node in alive}
+        begun = self._answers({node: actor.begin.remote(seconds) for node, actor in self._actors.items()}, START_S)
+        hosts: dict[str, Any] = {}
+        self._rest(seconds if begun else 0.0)
+        deadline = time.monotonic() + SLACK_S
+        while waiting := begun.keys() - hosts.keys() - self._problems.keys():
+            if time.monotonic() > deadline:
+                self._problems |= dict.fromkeys(waiting, f"its observer was not done after {seconds + SLACK_S:g} s")
+                break
+            asked = {node: self._actors[node].seen.remote() for node in waiting}
+            answers = self._answers(asked, max(POLL_S, deadline - time.monotonic()))
+            hosts |= {node: told for node, told in answers.items() if told is not None}
+            time.sleep(POLL_S)
+        return {
+            "ray": ray.__version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "hosts": hosts,
+            "problems": self._problems,
+        }
+
+    def _rest(self, seconds: float) -> None:
+        """Asks for nothing while the observers look: it would cost the hosts more than they do. Raises Interrupted."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, POLL_S))
+            if self._stopped:
+                raise Interrupted("stopped on request")
+
+    def _answers(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """What each node answers within some seconds; why the others do not becomes their problem."""
+        import ray
+
+        deadline, waiting = time.monotonic() + seconds, list(asked.values())
+        while waiting and time.monotonic() < deadline:
+            _, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=POLL_S)
+            if self._stopped:
+                raise Interrupted("stopped on request")
+        answers: dict[str, Any] = {}
+        for node, reference in asked.items():
+            if reference in waiting:
+                self._problems[node] = f"its observer did not answer within {seconds:.0f} s"
+                continue
+            try:
+                answers[node] = ray.get(reference)
+            except ray.exceptions.RayError as error:
+                self._problems[node] = (str(error).strip().splitlines() or [type(error).__name__])[-1][:300]
+        return answers
+
+
+class SeatrialObserver(HostObserver):
+    """What Ray shows under this name. It knows where its own host's Ray keeps its logs."""
+
+    def __init__(self, pids: list[int], job: str):
+        from ray._private.worker import _global_node
+
+        super().__init__(pids, job, _global_node.get_logs_dir_path())
+
+
+def _observer(node: str, pids: list[int], job: str) -> Any:
+    """In the image's own interpreter; where the node has no room even for that, it waits, and is given up in time."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    actor = ray.remote(num_cpus=0, max_restarts=0)(SeatrialObserver).options(
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        runtime_env={"env_vars": {NODE_VARIABLE: node}},
+    )
+    return actor.remote(pids, job)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

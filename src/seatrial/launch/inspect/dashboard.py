@@ -1,0 +1,100 @@
+"""What Ray's dashboard says of a job that already runs: over its HTTP API, and only reads."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from seatrial.errors import InputError
+from seatrial.launch.jobs_dashboard import READ_S, WRONG_ADDRESS, Dashboard, NoAnswer, Versions
+
+MOST = 10_000  # what the state API hands out at once
+STATE_OFF = "RAY_TRAIN_ENABLE_STATE_TRACKING"  # in Ray's answer where Ray Train keeps no state
+
+
+class Cluster(Dashboard):
+    """A dashboard that can be asked about jobs, actors, nodes and Ray Train's runs. Raises InputError, NoAnswer."""
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every job that Ray knows, whether submitted or run by a driver, as its API shows it."""
+        found = self._json("GET", "/api/jobs/", READ_S)
+        return [job for job in found if isinstance(job, dict)] if isinstance(found, list) else []
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Ray Train's workers that are alive: `{actor_id, job_id, node_id, pid, …}`."""
+        return self._alive("RayTrainWorker")
+
+    def controllers(self) -> list[dict[str, Any]]:
+        """Ray Train's controllers that are alive: their hosts have the logs that tell attempts."""
+        return self._alive("TrainController")
+
+    def _alive(self, kind: str) -> list[dict[str, Any]]:
+        query = {
+            "filter_keys": ["class_name", "state"],
+            "filter_predicates": ["=", "="],
+            "filter_values": [kind, "ALIVE"],
+        }
+        return [actor for actor in self._state("actors", query) if actor.get("node_id") and actor.get("pid")]
+
+    def nodes(self) -> dict[str, dict[str, str]]:
+        """Address and name of each node by its Ray id."""
+        return {
+            str(row["node_id"]): {"ip": str(row.get("node_ip")), "name": str(row.get("node_name"))}
+            for row in self._state("nodes", {})
+            if row.get("node_id")
+        }
+
+    def _state(self, what: str, query: dict[str, Any]) -> list[dict[str, Any]]:
+        answer = self._json("GET", f"/api/v0/{what}?{urlencode({'limit': MOST, **query}, doseq=True)}", READ_S)
+        try:
+            return [row for row in answer["data"]["result"]["result"] if isinstance(row, dict)]
+        except (KeyError, TypeError):
+            raise InputError(f"{self.address} lists its {what} in another form than Ray's state API") from None
+
+    def train_runs(self, job: str) -> dict[str, Any]:
+        """`{"runs": […]}` of a job by Ray Train's state, or `{"unknown": why}`: it is kept only if asked for."""
+        try:
+            answer = self._json("GET", "/api/train/v2/runs/v1", READ_S)
+            runs = [_run(run) for run in answer["train_runs"] if run["job_id"] == job]
+        except (InputError, NoAnswer) as error:
+            why = f"the job was started without {STATE_OFF}=1" if STATE_OFF in str(error) else str(error)
+            return {"unknown": f"Ray Train keeps no state: {why}"}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {"unknown": "Ray Train's state came in another form than Ray 2.58's"}
+        return {"runs": runs} if runs else {"unknown": "Ray Train's state has no run of this job"}
+
+
+def connect(address: str) -> tuple[Cluster, Versions]:
+    """A dashboard that answers, and what runs there. Raises InputError: nothing has begun yet."""
+    try:
+        cluster = Cluster(address)
+        return cluster, cluster.versions()
+    except NoAnswer as error:
+        raise InputError(str(error), field="--address", expected=WRONG_ADDRESS) from None
+    except InputError as error:
+        raise InputError(
+            error.seen.removeprefix("--on: "), field="--address", expected=error.expected, fix=error.fix
+        ) from None
+
+
+def _run(run: dict[str, Any]) -> dict[str, Any]:
+    settings = run.get("run_settings") or {}
+    attempts = sorted(run["attempts"], key=lambda attempt: int(attempt["start_time_ns"]))
+    return {
+        "id": str(run["id"]),
+        "name": str(run["name"]),
+        "status": str(run["status"]),
+        "storage_path": (settings.get("run_config") or {}).get("storage_path"),
+        "attempts": [
+            {
+                "id": str(attempt["attempt_id"]),
+                "status": str(attempt["status"]),
+                "started_ns": str(attempt["start_time_ns"]),
+                "workers": [
+                    {name: worker.get(name) for name in ("world_rank", "local_rank", "node_id", "pid", "gpu_ids")}
+                    for worker in attempt["workers"]
+                ],
+            }
+            for attempt in attempts
+        ],
+    }

@@ -1,0 +1,103 @@
+"""From what was seen to a sealed record: the same run directory as a run's, marked as observed."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seatrial.canon import canonical, plain, sha256, utc
+from seatrial.errors import InputError
+from seatrial.events import Layout, Redactor, Writer
+from seatrial.events.schema import Environment, Planned, Roster
+from seatrial.events.storage import problem_with
+from seatrial.evidence.observed import LAYER
+from seatrial.record import seal
+
+# Stated before anything is judged, as a run's are: what connections must carry to be more than a rendezvous, and what
+# an interface's counter may lack of it: bytes that were under way when the window began.
+TOLERANCES = {"observed_least_bytes_per_s": 10_000.0, "observed_below": 0.1}
+DETAILS = ("job_id", "submission_id", "type", "status", "entrypoint", "start_time", "end_time")
+
+
+@dataclass
+class Look:
+    """Everything that a look at a job brought together; empty where a source was not asked."""
+
+    name: str
+    asked: dict[str, Any]
+    claims: list[dict[str, Any]]
+    image: str | None = None
+    job: dict[str, Any] = field(default_factory=dict)
+    ray: dict[str, Any] = field(default_factory=dict)
+    train: dict[str, Any] = field(default_factory=dict)
+    kubernetes: dict[str, Any] = field(default_factory=dict)
+    nodes: dict[str, dict[str, str]] = field(default_factory=dict)
+    hosts: dict[str, Any] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    cut_short: str = ""
+
+
+class Account:
+    """The run directory of a look: its claims are frozen before the window, the rest is written after it."""
+
+    def __init__(self, look: Look, storage: Path):
+        self._look, self.layout = look, _new(storage, look.name)
+        document = Redactor().value(plain({"observed": True, "asked": look.asked, "claims": look.claims}))
+        self._trial = canonical({**document, "image": look.image})
+        frozen = {"schema": "seatrial.claims/1", "run": self.layout.root.name, "claims": look.claims}
+        self._claims = canonical(plain(frozen))
+        self.layout.trial.write_bytes(self._trial)
+        self.layout.claims.write_bytes(self._claims)
+        self._events = self._writer(self.layout.driver_events, "driver")
+        self._events.write(
+            Planned(facts={"observed": True, "image": look.image, "tolerances": TOLERANCES, "asked": look.asked})
+        )
+
+    def finish(self) -> tuple[Path, dict[str, Any]]:
+        """Writes what was seen, closes and seals. Raises OSError."""
+        look, note = self._look, self._events.write
+        job = {name: look.job[name] for name in DETAILS if look.job.get(name) is not None}
+        note(Environment(layer="job", content={**job, "problems": look.problems, "cut_short": look.cut_short}))
+        for layer in ("ray", "train", "kubernetes"):
+            if content := getattr(look, layer):
+                note(Environment(layer=layer, content=content))
+        files = []
+        for node, told in sorted(look.hosts.items()):
+            path = self.layout.process(1, f"probe-{node[:8]}")
+            with self._writer(path, "probe") as host:
+                host.write(Environment(layer=LAYER, content={"node": node, "ray_node": look.nodes.get(node), **told}))
+            files.append(self.layout.relative(path))
+        note(Roster(phase="probe", attempt=1, files=files))
+        self._events.close()
+        return seal(self.layout.root)
+
+    def _writer(self, path: Path, role: str) -> Writer:
+        return Writer(
+            path,
+            run=self.layout.root.name,
+            attempt=1,
+            role=role,
+            claims=sha256(self._claims),
+            trial=sha256(self._trial),
+            redactor=Redactor(os.environ),
+        )
+
+
+def _new(storage: Path, name: str) -> Layout:
+    """A new run directory. Raises InputError if the folder cannot be used."""
+    if problem := problem_with(storage):
+        raise InputError(problem, field="--to", expected="a folder that can be written")
+    stamp = utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
+    slug = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:48]
+    for number in range(1, 1000):
+        root = storage / f"{stamp}-inspect-{slug}{f'-{number}' if number > 1 else ''}"
+        try:
+            root.mkdir()
+        except FileExistsError:
+            continue
+        layout = Layout(root)
+        layout.events.mkdir()
+        return layout
+    raise InputError(f"{storage} already has 1000 looks of this second", field="--to")

@@ -1,0 +1,238 @@
+"""A trial as a job of a Ray cluster that is there already: submit, follow, stop. The run outlives this process."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import platform
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, TypeVar
+
+import seatrial
+from seatrial.canon import utc
+from seatrial.driver import deliver
+from seatrial.driver.prepare import check_shared
+from seatrial.driver.tell import DIRECTORY
+from seatrial.errors import InputError, RunError
+from seatrial.launch import jobs_notes
+from seatrial.launch.jobs_dashboard import Dashboard, Job, NoAnswer, NoJob, Versions, certificates, connect
+from seatrial.launch.jobs_notes import PREFIX, Note
+from seatrial.launch.jobs_package import TRIAL, Cargo, local_paths, pack, refuse_secrets
+from seatrial.trial import Trial
+
+ENTRYPOINT = f"python -m seatrial.driver --trial {TRIAL} --address auto --deliver"
+# Ray kills a job three seconds after it asked it to stop, unless the job's own environment says otherwise. A driver
+# needs longer: workers end, hosts are asked for what they saw, the record is written.
+STOP_VARIABLE, STOP_S = "RAY_JOB_STOP_WAIT_TIME_S", 120
+GUARD_S = 120.0  # what the guard of a driver that was killed takes to seal
+OLDEST_PYTHON, OLDEST_RAY = (3, 11), (2, 56)
+POLL_S, RAREST_S = 2.0, 30.0
+SHARE = 10  # a log always comes whole: a tenth of the time is spent on reading it, but for one that takes very long
+LOST_S = 300.0  # without an answer for so long, following ends; the run does not
+SEALED = "sealed "
+Say = Callable[[str], None]
+Answer = TypeVar("Answer")
+
+
+def submit(trial: Trial, base: Path | None, address: str, warn: Say) -> Note:
+    """Hands a trial to a cluster. `base` is the folder of its file, `warn` is told what may matter on that cluster.
+
+    Raises InputError: then nothing runs.
+    """
+    if find_spec("ray") is None or find_spec("aiohttp") is None:
+        raise InputError("ray is not installed here", expected="Ray's client", fix="pip install 'ray[default]'")
+    refuse_secrets(trial)
+    check_shared(trial)
+    dashboard, versions = connect(address)
+    for line in (*differences(versions), *local_paths(trial, base)):
+        warn(line)
+    note = Note(_name(trial), dashboard.address, trial.slug, utc())
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder, _quiet():
+        cargo = pack(trial, base, Path(folder))
+        path = jobs_notes.keep(note)  # first: whatever interrupts the submission, it can be asked what became of it
+        try:
+            _submit(dashboard, note, trial, cargo)
+        except InputError:
+            path.unlink()
+            raise
+    return note
+
+
+def differences(versions: Versions) -> list[str]:
+    """What differs between here and there. Raises InputError for a Python that cannot run the driver."""
+    said, own = [], version("ray")
+    if _numbers(versions.ray)[:2] != _numbers(own)[:2]:
+        said.append(f"the cluster runs Ray {versions.ray}, this client {own}")
+    if _numbers(versions.ray)[:2] < OLDEST_RAY:
+        said.append(f"Ray {versions.ray} is older than {'.'.join(map(str, OLDEST_RAY))}, which seatrial is made for")
+    here = platform.python_version()
+    if not versions.python:
+        said.append("which Python the cluster runs could not be seen; the job's first line says it")
+    elif _numbers(versions.python)[:2] < OLDEST_PYTHON:
+        raise InputError(f"the cluster runs Python {versions.python}", expected="Python 3.11 or newer")
+    elif _numbers(versions.python)[:2] != _numbers(here)[:2]:
+        said.append(f"the cluster runs Python {versions.python}, this client {here}; plain files travel, no pickles")
+    return said
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+def _name(trial: Trial) -> str:
+    """A submission id that sorts by time and is free on every cluster."""
+    stamp = re.sub(r"\D", "", utc()[:19])
+    return f"{PREFIX}{stamp[:8]}-{stamp[8:]}-{trial.slug}-{secrets.token_hex(2)}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Ray's own lines about uploads."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _submit(dashboard: Dashboard, note: Note, trial: Trial, cargo: Cargo) -> None:
+    """Uploads and submits. Raises InputError if the cluster has no such job afterwards."""
+    runtime_env: dict[str, Any] = {
+        "working_dir": str(cargo.working_dir),
+        "py_modules": [str(cargo.package)],
+        "env_vars": {STOP_VARIABLE: str(STOP_S)},
+    }
+    metadata = {"seatrial": seatrial.__version__, "trial": trial.slug, "trial-digest": cargo.trial}
+    try:
+        _client(dashboard).submit_job(
+            entrypoint=ENTRYPOINT, submission_id=note.id, runtime_env=runtime_env, metadata=metadata
+        )
+    except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
+        with contextlib.suppress(NoAnswer, NoJob):  # only the answer may have been lost
+            dashboard.job(note.id)
+            return
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(
+            f"{dashboard.address} did not take the job: {lines[-1].strip()[:500]}",
+            expected="a cluster that takes jobs, with the ray[default] packages on its head",
+        ) from None
+
+
+def _client(dashboard: Dashboard) -> Any:
+    """Ray's client for the one address that was given: left alone, it would follow RAY_ADDRESS instead."""
+    from ray.job_submission import JobSubmissionClient
+
+    others = {name: os.environ.pop(name) for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS") if name in os.environ}
+    try:
+        return JobSubmissionClient(dashboard.address, headers=dashboard.headers, verify=certificates() or True)
+    finally:
+        os.environ.update(others)
+
+
+def attach(name: str, address: str) -> tuple[Dashboard, Job]:
+    """The dashboard and the job of a run that was submitted from here, or with `address` from anywhere.
+
+    Raises InputError, EvidenceError.
+    """
+    if not address:
+        note = jobs_notes.find(name)
+        dashboard, _ = connect(note.address)
+        return dashboard, at_once(lambda: dashboard.job(note.id))
+    dashboard, _ = connect(address)
+    jobs = {job.id: job for job in at_once(dashboard.jobs) if job.id.startswith(PREFIX) or job.id == name}
+    if name == "last" and jobs:
+        return dashboard, jobs[max(jobs)]
+    return dashboard, jobs[jobs_notes.choose(name, sorted(jobs), dashboard.address)]
+
+
+def at_once(ask: Callable[[], Answer]) -> Answer:
+    """An answer that nothing is waited for. Raises InputError where the dashboard gives none."""
+    try:
+        return ask()
+    except NoAnswer as error:
+        raise InputError(str(error)) from None
+
+
+class Tail:
+    """What a job says, as whole lines for people; a delivery in it is not."""
+
+    def __init__(self, dashboard: Dashboard, name: str):
+        self._dashboard, self._name = dashboard, name
+        self._shown = 0
+
+    def more(self, last: bool = False) -> list[str]:
+        """Lines that are new; the unfinished one only if it is the `last` time. Raises NoAnswer."""
+        text = self._dashboard.log(self._name)
+        end = len(text) if last else text.rfind("\n") + 1
+        fresh, self._shown = text[self._shown : end], max(end, self._shown)
+        return [line for line in fresh.splitlines() if not deliver.is_part(line)]
+
+
+def follow(dashboard: Dashboard, name: str, say: Say, tail: Tail | None = None) -> Job:
+    """Says the job's lines, or those that `tail` has not shown, until it has ended.
+
+    Raises RunError when the dashboard gives no answer for too long: the run goes on without this process.
+    """
+    tail, since, told = tail or Tail(dashboard, name), time.monotonic(), False
+    while True:
+        began = time.monotonic()
+        try:
+            job = dashboard.job(name)
+            for line in tail.more(last=job.ended):
+                say(line)
+            since, told = time.monotonic(), False
+            if job.ended:
+                return job
+        except NoAnswer as error:
+            if time.monotonic() - since > LOST_S:
+                raise RunError(f"{error}; the run goes on there: `seatrial attach {name}`") from None
+            if not told:
+                say(f"seatrial: {error}; asking again")
+            told = True
+        except NoJob as error:
+            raise RunError(f"{error}; was the cluster started anew?") from None
+        except InputError as error:  # what was right when following began, such as a token that has been replaced
+            raise RunError(f"{error}; the run goes on there: `seatrial attach {name}`") from None
+        time.sleep(min(max(POLL_S, (time.monotonic() - began) * SHARE), RAREST_S))
+
+
+def stop(dashboard: Dashboard, job: Job, say: Say) -> str:
+    """Stops a run and waits until it is sealed; returns the sealed record's path on the cluster.
+
+    Empty if the run had not begun. Raises RunError if it ends without a seal.
+    """
+    tail = Tail(dashboard, job.id)
+    at_once(tail.more)  # what was said before is not said again
+    if not job.ended:
+        at_once(lambda: dashboard.stop(job.id))
+        say(f"seatrial: asked {job.id} to stop; it seals what it saw, which may take a minute")
+    follow(dashboard, job.id, say, tail)
+    deadline = time.monotonic() + GUARD_S
+    while True:
+        log = at_once(lambda: dashboard.log(job.id))
+        if sealed := said(log, SEALED):
+            return sealed
+        directory = said(log, DIRECTORY)
+        if not directory:
+            return ""
+        if time.monotonic() > deadline:
+            raise RunError(f"{job.id} ended unsealed; `seatrial judge {directory}` seals it, where that folder is")
+        time.sleep(POLL_S)
+
+
+def said(log: str, start: str) -> str:
+    """The rest of seatrial's own line that starts so; empty if there is none.
+
+    Where it runs goes before all that a script may say, its seal and its record come after.
+    """
+    begin = f"seatrial: {start}"
+    found = [line.removeprefix(begin).strip() for line in log.splitlines() if line.startswith(begin)]
+    return found[0 if start == DIRECTORY else -1] if found else ""

@@ -1,0 +1,69 @@
+"""A small note of each run that was submitted from here: where it is. No secrets, nothing that the cluster needs."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from seatrial.errors import EvidenceError
+
+SCHEMA = "seatrial.submitted/1"
+PREFIX = "seatrial-"  # of submission ids
+
+
+@dataclass(frozen=True)
+class Note:
+    """One submitted run: its submission id, the dashboard's address, the trial's name, and when (UTC)."""
+
+    id: str
+    address: str
+    trial: str
+    submitted: str
+
+
+def folder() -> Path:
+    """`$XDG_STATE_HOME/seatrial/runs`."""
+    state = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "seatrial" / "runs"
+
+
+def keep(note: Note) -> Path:
+    """Writes a note. Raises OSError."""
+    folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder() / f"{note.id}.json"
+    path.write_text(json.dumps({"schema": SCHEMA, **asdict(note)}, indent=2) + "\n", encoding="utf-8")
+    return path
+
+
+def find(name: str) -> Note:
+    """The run that a user means: a submission id, a beginning that only one has, or `last`. Raises EvidenceError."""
+    known = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns) if folder().is_dir() else []
+    if not known:
+        raise EvidenceError(f"{name}: no run was submitted from here ({folder()} holds none); give --on ADDRESS")
+    if name == "last":
+        return _read(known[-1])
+    meant = choose(name, [path.stem for path in known], str(folder()))
+    return _read(folder() / f"{meant}.json")
+
+
+def choose(name: str, known: list[str], where: str) -> str:
+    """The id that `name` is, or the only one that begins with it, also without `seatrial-`. Raises EvidenceError."""
+    if name in known:
+        return name
+    meant = [each for each in known if each.startswith((name, PREFIX + name))]
+    if len(meant) != 1:
+        said = f"{len(meant)} runs match" if meant else "no run matches"
+        raise EvidenceError(f"{name}: {said} in {where}; known: {', '.join((meant or known)[-5:]) or 'none'}")
+    return meant[0]
+
+
+def _read(path: Path) -> Note:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if document.pop("schema") != SCHEMA:
+            raise ValueError(SCHEMA)
+        return Note(**document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise EvidenceError(f"{path} is no note of a submitted run; remove it, and give --on ADDRESS") from None

@@ -1,0 +1,1 @@
+"""`observe()` inside frameworks that own the loop."""

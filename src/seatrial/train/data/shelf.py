@@ -1,0 +1,94 @@
+"""Where stores are kept: `<storage>/tokens/<key>/`, each made in a folder of its own and moved into place whole.
+
+Two builders of one key: the second waits for the first's lock, which ends with its process, and then finds the store.
+Where a file system has no locks both build, and the first to move its folder into place wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seatrial.errors import RunError
+from seatrial.train.data.rows import BadRows
+from seatrial.train.data.store import Recipe, build, opened
+
+
+def ensure(shelf: Path, recipe: Recipe) -> Path:
+    """The folder of the store, built if there is none that is whole.
+
+    Raises RunError for data with more bad rows than the trial allows, and where the storage gives out.
+    """
+    folder = shelf / recipe.key
+    try:
+        if not opened(folder):
+            shelf.mkdir(parents=True, exist_ok=True)
+            with _locked(shelf / f".{recipe.key}.lock") as alone:
+                if not opened(folder):
+                    _make(shelf, folder, recipe, alone)
+    except OSError as error:
+        raise RunError(f"storage: {error.filename or shelf}: {error.strerror or error}") from error
+    index(folder, recipe.max_bad_rows)
+    return folder
+
+
+def index(folder: Path, max_bad_rows: int) -> dict[str, Any]:
+    """The index of a store. Raises RunError for one that is not whole, or has more bad rows than the trial allows."""
+    found = opened(folder)
+    if found is None:
+        raise RunError(f"storage: {folder} is no whole store of tokens as this host sees it; every host must share it")
+    BadRows(max_bad_rows, **found["bad"]).refuse()
+    return found
+
+
+def _make(shelf: Path, folder: Path, recipe: Recipe, alone: bool) -> None:
+    """Builds beside the place and moves there; what killed builders left goes first, if there can be no living one."""
+    if alone:
+        for left in shelf.glob(f".{recipe.key}.*.part"):
+            shutil.rmtree(left)
+    part = Path(tempfile.mkdtemp(prefix=f".{recipe.key}.", suffix=".part", dir=shelf))
+    try:
+        part.chmod(0o755)  # other hosts may read as other users
+        build(recipe, part)
+        _settle(part)
+        _publish(part, folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)  # gone already if it was moved
+
+
+def _settle(part: Path) -> None:
+    """What is renamed into place must be on the disk, not only promised to be."""
+    for path in part.iterdir():
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _publish(part: Path, folder: Path) -> None:
+    """Moves a finished store into place. One that is there and whole is kept, one that is broken is replaced."""
+    if folder.exists() and not opened(folder):
+        aside = part.with_name(part.name.replace(".part", ".broken.part"))
+        folder.rename(aside)
+        shutil.rmtree(aside)
+    try:
+        part.rename(folder)
+    except OSError:
+        if not opened(folder):  # else another builder was first
+            raise
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Holds the lock of one key, and says whether the file system has locks at all."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            alone = True
+        except OSError:  # some network file systems have none
+            alone = False
+        yield alone

@@ -1,0 +1,78 @@
+"""What can be known of a trial's tasks before anything starts: that they can be read, and what they are."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from seatrial.errors import InputError, InputErrors
+from seatrial.train.tasks.items import read_items
+from seatrial.trial import Trial
+from seatrial.trial.evaluation import Task
+
+# They travel with the plan, written before step 0.
+TOLERANCES = {
+    "task_chance_p": 0.05,  # exact McNemar, two-sided: an improvement with a larger p is chance
+    "task_disagreement_share": 0.01,  # items that ranks and reload may score differently: ties in the last bit
+    "task_overlap_share": 0.1,  # items that stand in the training tokens, from which on a task is contaminated
+    "task_bootstrap_resamples": 10_000,  # graded scores
+    "task_bootstrap_seed": 0,
+}
+
+
+def check_tasks(trial: Trial, *, everywhere: bool = True) -> None:
+    """Raises InputErrors for tasks that cannot be scored; without `everywhere`, files that are not here may be
+    where the ranks are."""
+    errors: list[InputError] = []
+    for at, task in enumerate(_tasks(trial)):
+        try:
+            _check(trial, task, f"workload.evaluate.tasks.{at}", everywhere)
+        except InputErrors as several:
+            errors += several.errors
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise InputErrors(errors) if len(errors) > 1 else errors[0]
+
+
+def _check(trial: Trial, task: Task, field: str, everywhere: bool) -> None:
+    if task.chat and trial.training.model.tokens_are_bytes:
+        raise InputError(
+            "saw true with a tokenizer of bytes",
+            field=f"{field}.chat",
+            expected="a model whose tokenizer has a template",
+        )
+    if task.lm_eval is not None:
+        if importlib.util.find_spec("lm_eval") is None and everywhere:
+            raise InputError(
+                "lm_eval is not installed",
+                field=f"{field}.lm_eval",
+                expected="EleutherAI's lm_eval where the trial runs",
+                fix="pip install 'seatrial[lm-eval]'",
+            )
+        if task.include and everywhere and not Path(task.include).is_dir():
+            raise InputError(
+                f"{task.include} is no folder", field=f"{field}.include", expected="a folder of lm_eval task files"
+            )
+    elif everywhere or Path(task.path or "").is_file():
+        read_items(task, f"{field}.path")
+
+
+def planned_tasks(trial: Trial) -> dict[str, Any]:
+    """Facts of the plan: each task with the digest of its file and its items, where the driver can read it."""
+    tasks = []
+    for task in _tasks(trial):
+        known: dict[str, Any] = {"digest": None, "items": None}
+        if task.lm_eval is None and Path(task.path or "").is_file():
+            file = read_items(task)
+            known = {"digest": file.digest, "items": len(file.items)}
+        asked = {key: value for key, value in task.model_dump(mode="json").items() if value is not None}
+        tasks.append({**asked, "name": task.label, **known})
+    return {"tasks": tasks} if tasks else {}
+
+
+def _tasks(trial: Trial) -> tuple[Task, ...]:
+    if trial.script or trial.training.evaluate is None:
+        return ()
+    return trial.training.evaluate.tasks

@@ -1,0 +1,202 @@
+"""`seatrial run --on` against a cluster with token authentication, from a machine that is no part of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_NOT_ESTABLISHED, EXIT_OK
+from seatrial.probe.processes import PROC
+from tests.hosts import machines
+from tests.hosts.conftest import Cluster
+from tests.hosts.machines import Host, wait_for
+from tests.support.trials import quick
+
+pytestmark = pytest.mark.hosts
+
+DASHBOARD = True
+PATIENT = {"start": 400, "step": 300}  # nothing here is about limits
+CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
+
+
+@dataclass(frozen=True)
+class Laptop:
+    """Where the client runs: it sees the cluster's dashboard, and not its storage unless told otherwise."""
+
+    host: Host
+    cluster: Cluster
+
+    @property
+    def address(self) -> str:
+        return f"http://{self.cluster.head.address}:8265"
+
+    @property
+    def token(self) -> str:
+        return (self.cluster.head.home / ".ray" / "auth_token").read_text().strip()
+
+    def trial(self, name: str, **workload: Any) -> Path:
+        """A trial of two ranks that stores below the cluster's storage."""
+        sections = {
+            "metadata": {"name": name},
+            "storage": {"path": str(self.cluster.storage / name)},
+            "claims": [{"claim": claim} for claim in CLAIMS],
+        }
+        path = self.host.home / f"{name}.yaml"
+        path.write_text(json.dumps(quick(sections, timeout=PATIENT, **workload).resolved()))
+        return path
+
+    def seatrial(self, *words: str, mounted: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+        """One command to its end; stderr is in stdout. Ray's own switch is off: the client finds out by itself."""
+        hide = "" if mounted else f"mount -t tmpfs none {shlex.quote(str(self.cluster.storage))}; "
+        given = {"no_proxy": "*", "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": self.token, **environment}
+        process = self.host.start("sh", "-c", f"{hide}exec seatrial {shlex.join(words)}", **given)
+        said, _ = process.communicate(timeout=600)
+        return subprocess.CompletedProcess(words, process.returncode, said)
+
+    def submit(self, name: str, **workload: Any) -> str:
+        """Submits, detached; the run's id."""
+        done = self.seatrial("run", str(self.trial(name, **workload)), "--on", self.address, "--detach", "--json")
+        assert done.returncode == EXIT_OK, done.stdout
+        run: str = json.loads(done.stdout)["run"]
+        return run
+
+    def stepping(self, name: str) -> Path:
+        """The directory of a run whose ranks have made a step."""
+        root: Path = wait_for(lambda: next((self.cluster.storage / name).glob("2*"), None), 240)
+        ranks = [root / f"events/a1/rank-{rank}.jsonl" for rank in (0, 1)]
+        wait_for(lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks), 240)
+        return root
+
+
+@pytest.fixture(scope="module")
+def laptop(cluster: Cluster) -> Laptop:
+    return Laptop(machines.outsider(cluster.hosts), cluster)
+
+
+@pytest.fixture(scope="module")
+def attached(laptop: Laptop) -> tuple[str, subprocess.CompletedProcess[str]]:
+    """A run that was submitted, left alone, and attached to: its id, and what `attach` said."""
+    run = laptop.submit("whole", steps=12, checkpoint={"every": 6})
+    return run, laptop.seatrial("attach", run.removeprefix("seatrial-"))
+
+
+@pytest.mark.parametrize(("token", "said"), [("", "asks for a token"), ("0" * 64, "does not take the token")])
+def test_a_token_that_is_missing_or_wrong_is_one_line(laptop: Laptop, token: str, said: str) -> None:
+    done = laptop.seatrial("run", str(laptop.trial("refused")), "--on", laptop.address, RAY_AUTH_TOKEN=token)
+    assert done.returncode == EXIT_INPUT
+    (line,) = done.stdout.splitlines()
+    assert said in line
+
+
+def test_a_run_is_left_attached_and_collected_through_the_log(laptop: Laptop, attached: Any) -> None:
+    _, done = attached
+    assert done.returncode == EXIT_OK, done.stdout
+    assert "step 12/12" in done.stdout
+    assert "seatrial-record" not in done.stdout
+    (root,) = (laptop.host.home / "runs").glob("2*-whole")
+    record = json.loads((root / "record.json").read_text())
+    assert {v["claim"]: v["verdict"] for v in record["verdicts"]} == dict.fromkeys(CLAIMS, "supported")
+    verified = laptop.seatrial("verify", str(root))
+    assert verified.returncode == EXIT_OK, verified.stdout
+    assert "stayed on the cluster" in verified.stdout
+    assert (root / "report.html").is_file()
+
+
+def test_the_code_that_was_submitted_ran_on_every_host(laptop: Laptop, attached: Any) -> None:
+    (root,) = (laptop.host.home / "runs").glob("2*-whole")
+    record = json.loads((root / "record.json").read_text())
+    seen = record["evidence"]["environment"]["environment.seatrial"]["value"]
+    assert seen["same_everywhere"]
+    assert len(list(root.glob("events/a1/probe-*.jsonl"))) == 3
+
+
+def test_mounted_storage_is_read_where_it_lies(laptop: Laptop, attached: Any) -> None:
+    run, _ = attached
+    (root,) = (laptop.cluster.storage / "whole").glob("2*")
+    done = laptop.seatrial("collect", run, "--json", mounted=True)
+    assert done.returncode == EXIT_OK, done.stdout
+    assert json.loads(done.stdout)["run"] == root.name
+    copied = laptop.seatrial("collect", run, "--to", str(laptop.host.home / "copy"), mounted=True)
+    assert copied.returncode == EXIT_OK, copied.stdout
+    copy = laptop.host.home / "copy" / root.name / "record.json"
+    assert copy.read_bytes() == (root / "record.json").read_bytes()
+
+
+def test_neither_token_nor_home_is_in_what_the_cluster_shows(laptop: Laptop, attached: Any) -> None:
+    run, _ = attached
+    note = json.loads((laptop.host.home / f".local/state/seatrial/runs/{run}.json").read_text())
+    assert note["address"] == laptop.address
+    assert laptop.token not in json.dumps(note)
+    (root,) = (laptop.cluster.storage / "whole").glob("2*")
+    assert [p for p in root.rglob("*") if p.is_file() and laptop.token.encode() in p.read_bytes()] == []
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_seals_first(laptop: Laptop) -> None:
+    run = laptop.submit("endless", steps=100_000)
+    root = laptop.stepping("endless")
+    early = laptop.seatrial("collect", run)
+    assert (early.returncode, "has not ended" in early.stdout) == (EXIT_INPUT, True)
+    stopped = laptop.seatrial("stop", run)
+    assert stopped.returncode == EXIT_OK, stopped.stdout
+    assert f"sealed {root}/record.json" in stopped.stdout
+    collected = laptop.seatrial("collect", run, "--json")
+    assert collected.returncode == EXIT_ENDED_EARLY
+    document, _ = json.JSONDecoder().raw_decode(collected.stdout)  # what stayed behind is said after it, on stderr
+    assert "stopped on request" in document["ended_early"]
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_is_delivered_by_its_guard(laptop: Laptop) -> None:
+    run = laptop.submit("killed", steps=100_000)
+    laptop.stepping("killed")
+    (driver,) = (
+        pid for pid in laptop.cluster.head.pids()
+        if b"seatrial.driver\0--trial" in (PROC / str(pid) / "cmdline").read_bytes()
+    )  # fmt: skip
+    os.kill(driver, signal.SIGKILL)
+    collected = wait_for(lambda: (done := laptop.seatrial("collect", run)).returncode != EXIT_INPUT and done, 240)
+    assert collected.returncode == EXIT_ENDED_EARLY, collected.stdout
+    assert "execution.completed" in collected.stdout
+
+
+@pytest.mark.slow
+def test_a_foreign_script_runs_unchanged(laptop: Laptop) -> None:
+    project, storage = laptop.host.home / "project", laptop.cluster.storage / "foreign"
+    project.mkdir()
+    storage.mkdir()
+    shutil.copy(Path(__file__).parents[1] / "support" / "foreign_train.py", project / "train.py")
+    claims = [{"claim": "execution.completed"}, {"claim": "learning.heldout.loss", "improves_by": 0.1, "over": "base"}]
+    trial = {
+        "apiVersion": "seatrial.io/v1alpha1",
+        "kind": "Trial",
+        "metadata": {"name": "foreign"},
+        "storage": {"path": str(storage / "runs")},
+        "scaling": {"num_workers": 2},
+        "workload": {
+            "script": "train.py",
+            "args": ["200", "0.1", str(storage), "2"],
+            "timeout": PATIENT,
+            "env": {"GLOO_SOCKET_IFNAME": "eth0"},
+        },
+        "claims": claims,
+    }
+    (project / "trial.yaml").write_text(json.dumps(trial))
+    done = laptop.seatrial("run", str(project / "trial.yaml"), "--on", laptop.address, "--detach", "--json")
+    assert done.returncode == EXIT_OK, done.stdout
+    run = json.loads(done.stdout)["run"]
+    followed = laptop.seatrial("attach", run)
+    assert followed.returncode == EXIT_NOT_ESTABLISHED, followed.stdout
+    (root,) = (laptop.host.home / "runs").glob("2*-foreign")
+    record = json.loads((root / "record.json").read_text())
+    assert [v["verdict"] for v in record["verdicts"]] == ["supported", "not-established"], record["verdicts"]
+    assert laptop.seatrial("verify", str(root)).returncode == EXIT_OK
