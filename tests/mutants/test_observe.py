@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from seatrial.events import Stream
 from seatrial.events.observed import TokensSeen, Unseen
-from seatrial.events.schema import GradientRollCall, Step
+from seatrial.events.schema import Environment, GradientRollCall, Step
 from tests.support import loops
 
 pytestmark = pytest.mark.dist
@@ -193,3 +193,30 @@ def test_random_tokens_are_told_from_text(tmp_path: Path, how: str, low: float, 
     seen = loops.streams(layout, world=1)[0].last(TokensSeen)
     assert seen
     assert low < (seen.coincidence or 0.0) < high
+
+
+def evaluated_first(rank: int, folder: Path, wrapped: bool) -> None:
+    """A loop that tells of the model without its wrapper, and evaluates it so before the first step."""
+    import torch
+
+    from seatrial import observe
+
+    outer = loops.model("ddp")
+    net = outer.module
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2)
+    with observe(model=net, optimizer=optimizer, steps=2) as trial:
+        with trial.aside(), torch.no_grad():
+            net(loops.batches(rank, 1)[0]["input_ids"])
+        for batch in trial.batches(loops.batches(rank, 2)):
+            loss = (outer if wrapped else net)(batch["input_ids"]).square().mean()
+            loss.backward()
+            optimizer.step()
+            trial.step(loss=loss)
+
+
+@pytest.mark.parametrize(("wrapped", "name"), [(True, "DistributedDataParallel"), (False, "none")])
+def test_what_wraps_the_model_is_what_its_gradients_go_through(tmp_path: Path, wrapped: bool, name: str) -> None:
+    layout = loops.run_directory(tmp_path)
+    assert loops.ranks(evaluated_first, layout, tmp_path / "work", wrapped=wrapped) == ["", ""]
+    layers = {e.layer: e.content for e in loops.streams(layout)[0].all(Environment)}
+    assert layers["module"]["wrapper"] == name

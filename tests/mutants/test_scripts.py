@@ -13,7 +13,7 @@ from seatrial.events.base import Event
 from seatrial.events.schema import Evaluated, GradientRollCall, Step
 from seatrial.events.wires import HostSample
 from seatrial.evidence import judge, observe
-from tests.support.scripts import NODES, Script
+from tests.support.scripts import NODES, Script, pod
 
 pytestmark = pytest.mark.unit
 
@@ -205,3 +205,36 @@ def test_evidence_that_is_lost_makes_no_verdict_better(lie: str) -> None:
                 found = judge(CLAIMS, observe(replace(run, **{kind: changed})))
                 better = [v.claim for v in found if v.verdict == "supported" and whole[v.claim] != "supported"]
                 assert not better, (kind, at, length)
+
+
+ASKED, OTHER = (f"registry.example/ray@sha256:{letter * 64}" for letter in "ab")
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([{"pods": [pod(host, ASKED) for host in NODES]}], "supported"),
+        ([{"pods": [pod(host, "") for host in NODES]}, {"pods": [pod(host, ASKED) for host in NODES]}], "supported"),
+        ([{"pods": [pod(host, ASKED) for host in NODES]}, {"unknown": "the API does not answer"}], "supported"),
+        ([{"pods": [pod(host, OTHER) for host in NODES]}], "different"),
+        ([{"pods": [pod(NODES[0], ASKED), pod(NODES[1], OTHER)]}], "unknown"),
+        ([{"pods": [pod(NODES[0], ASKED)]}], "unknown"),
+        ([{"pods": [pod(host, "registry.example/ray:latest") for host in NODES]}], "unknown"),
+        ([{"unknown": "the pods could not be listed: 403"}], "unknown"),
+        ([], "unknown"),
+    ],
+)
+def test_the_image_that_ran_is_what_the_pods_say(pods: list[dict[str, Any]], expected: str) -> None:
+    found = observe(Script(image=ASKED, pods=tuple(pods)).run())
+    (verdict,) = judge([{"claim": "environment.image_ran"}], found)
+    assert (verdict.reason or verdict.verdict) == expected
+    if pods == [{"unknown": "the pods could not be listed: 403"}]:
+        assert "403" in verdict.seen
+
+
+def test_few_tokens_are_not_called_random() -> None:
+    """No two of fifty tokens of a large vocabulary are equal, in text either."""
+    lone = lambda rank, e: (  # noqa: E731
+        e.model_copy(update={"tokens": 50, "largest": 50_000, "coincidence": 0.0}) if e.event == "tokens_seen" else e
+    )
+    assert verdicts(Script(rank=lone))["learning.heldout.loss"] == "uncorroborated"

@@ -39,6 +39,8 @@ class Script:
     observed: bool = True
     status: str = "finished"
     synthetic: str | None = None
+    image: str | None = None  # that the trial asks for
+    pods: tuple[dict[str, Any], ...] = ()  # each an environment layer `pods`, as the driver read it
     attempt: dict[str, Any] = field(default_factory=dict)  # what Ray Train says otherwise
     watched: tuple[int, ...] = (0, 1)
     hosts: tuple[str, ...] = NODES
@@ -62,12 +64,13 @@ class Script:
         }  # fmt: skip
         facts = {
             "script": "train.py", "steps": self.steps, "ranks": 2, "steady_from": 3, "synthetic": self.synthetic,
-            "tolerances": TOLERANCES,
+            "tolerances": TOLERANCES, "image": self.image,
         }  # fmt: skip
         return _stream(
             "events/driver.jsonl",
             _opened("driver", None, NODES[0]),
             Planned(facts=facts),
+            *(Environment(layer="pods", content=content) for content in self.pods),
             TrainAttempt(**{**told, **self.attempt}),
             ScriptEnded(exit_code=0, said="", observed=self.observed, state_seen=True),
             PhaseEnded(phase="train", attempt=1, status=self.status, cause=""),  # type: ignore[arg-type]
@@ -123,6 +126,11 @@ class Script:
                 )
             )
         return _stream(f"events/a1/probe-{host}.jsonl", _opened("probe", None, host), *events)
+
+
+def pod(host: str, image_id: str) -> dict[str, Any]:
+    """What the driver notes of the pod that is this host."""
+    return {"name": f"pod-{host}", "node": "", "ip": _ip(host), "image": "", "image_id": image_id}
 
 
 def _ip(host: str) -> str:

@@ -44,6 +44,7 @@ GOOD: dict[str, Any] = {
     "execution.replicas": {"compared": 3, "differing_steps": []},
     "execution.tolerances": {"evaluation_relative": 1e-4},
     "learning.data": {"synthetic": False, "heldout_windows": 64, "heldout_windows_asked": 64},
+    "learning.isolation": {"leak": 1e-9, "effect": 0.5, "limit": 1e-3},
     "learning.overlap": {"share": 0.0, "limit": 0.1, "suspect_windows": []},
     "learning.baseline.bigram": 3.5,
     **{f"learning.heldout.{m}.{p}": v for m in ("loss", "bits_per_byte") for p, v in (("before", 7.9), ("base", 7.9), ("after", 2.8), ("reload", 2.8))},
@@ -192,6 +193,11 @@ DOUBTFUL: list[tuple[str, dict[str, Any], str]] = [
         "uncorroborated",
     ),
     ("learning.heldout.bits_per_byte", {"learning__data": {"synthetic": True}}, "synthetic-data"),
+    (
+        "learning.heldout.loss",
+        {"learning__isolation": {"leak": 0.4, "effect": 0.5, "limit": 1e-3}},
+        "contaminated",
+    ),
     (
         "learning.heldout.bits_per_byte",
         {"learning__overlap": {"share": 0.5, "limit": 0.1, "suspect_windows": [1]}},

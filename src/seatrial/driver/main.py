@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seatrial.driver import code, guard
+from seatrial.driver import code, guard, pods
 from seatrial.driver.account import account
 from seatrial.driver.blame import lost_hosts, required_network, why_it_failed, why_script_failed
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
@@ -248,7 +248,13 @@ class Driver:
             session.close()
             raise
         self._note(Roster(phase="probe", attempt=1, files=files))
+        self._note_pods()
         return session
+
+    def _note_pods(self) -> None:
+        """Which image each pod of the cluster runs: when the probes have come, and again before they go."""
+        if own := pods.layer():
+            self._note(own)
 
     def _close_session(self, session: Any) -> None:
         """Each step is taken whatever became of the one before."""
@@ -264,6 +270,7 @@ class Driver:
             self._kept = session.detached()
 
         for step, what in (
+            (self._note_pods, "the pods could not be noted"),
             (stop_probes, "a probe ended badly"),
             (session.keep_logs, "a host's logs could not be kept"),
             (spare, "Ray did not tell its own actors"),

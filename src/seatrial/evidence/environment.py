@@ -6,6 +6,7 @@ from typing import Any
 
 from seatrial.canon import digest, plain
 from seatrial.events.schema import Environment
+from seatrial.evidence import pods
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 
@@ -21,7 +22,7 @@ def facts(run: Run) -> dict[str, Fact]:
     found = [_layer(name, by_process) for name, by_process in sorted(layers.items())]
     found += [
         _image_asked(run),
-        unknown("environment.image.ran", "only a pod's imageID is a witness, and this version does not read it"),
+        _image_ran(run),
     ]
     found += [_delta(layers), _hosts(run, layers)]
     return {fact.id: fact for fact in found}
@@ -34,6 +35,8 @@ def _layers(run: Run) -> dict[str, dict[str, Any]]:
         if stream.header is None:
             continue
         for event in stream.all(Environment):
+            if event.layer == "pods":  # addresses and names of one run; the image in it is a fact of its own
+                continue
             where = stream.header.host if event.layer in ("packages", "base_packages", "hardware") else stream.path
             found.setdefault(event.layer, {})[where] = event.content
     return found
@@ -64,6 +67,25 @@ def _image_asked(run: Run) -> Fact:
     if image:
         return Fact("environment.image.asked", value=image, witness="trial")
     return Fact("environment.image.asked", "not-applicable", reason="the trial names no image")
+
+
+def _image_ran(run: Run) -> Fact:
+    """By the pods of the hosts that ran a rank, as they were when workers came and when they left."""
+    told = [e.content for e in run.driver.all(Environment) if e.layer == "pods"]
+    if why := run.incomplete(run.ranks, "rank"):
+        return unknown(pods.NAME, why, pods.WITNESS)
+    listed = {str(pod["name"]): pod for content in told for pod in content.get("pods", ())}
+    if not listed:
+        why = next((str(content["unknown"]) for content in told if "unknown" in content), "")
+        return unknown(pods.NAME, why or "the run was not in Kubernetes, where a pod's imageID tells it", pods.WITNESS)
+    network = {
+        probe.header.host: event.content
+        for probe in run.probes
+        for event in probe.all(Environment)
+        if probe.header and event.layer == "network"
+    }
+    hosts = sorted({s.header.host for s in run.ranks if s.header})
+    return pods.image_ran([pods.place(host, network.get(host, {})) for host in hosts], list(listed.values()))
 
 
 def _delta(layers: dict[str, dict[str, Any]]) -> Fact:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from itertools import zip_longest
 
+from seatrial.events.observed import Observing
 from seatrial.events.schema import (
     Baselines,
     DataAudited,
@@ -142,6 +143,9 @@ def _by_script(run: Run, phase: str) -> Items | Fact:
                 return unknown(name, f"item {item} was scored twice", "ranks")
             items[item] = (nats, tokens, size)
     if not items:
+        by = next((e.by for s in run.ranks if (e := s.last(Observing))), "observe")
+        if by != "observe":
+            return unknown(name, f"{by}'s callback is told no held-out scores item by item", "ranks")
         return unknown(
             name, f"the script tells no held-out scores: `trial.evaluated({phase!r}, nats=…, tokens=…)`", "ranks"
         )

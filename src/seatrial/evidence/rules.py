@@ -179,7 +179,13 @@ def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
         opened = look.value("learning.data")
         windows, wanted = opened["heldout_windows"], opened["heldout_windows_asked"]
         fewer = f"; {windows} of {wanted} windows" if windows != wanted else ""
-        return (SUPPORTED, "", shown + fewer) if ok else (REFUTED, "value", f"{shown}{needed}{fewer}")
+        if not ok:
+            return REFUTED, "value", f"{shown}{needed}{fewer}"
+        apart = look.value("learning.isolation")
+        if apart["leak"] > apart["limit"] * apart["effect"]:
+            seen = f"{shown}, with documents that saw each other: {apart['leak']:.2g} nats of {apart['effect']:.2g}"
+            return NOT_ESTABLISHED, "contaminated", seen
+        return SUPPORTED, "", shown + fewer
 
     return decide
 

@@ -22,7 +22,8 @@ NO_STATE = "Ray Train kept no state of this run"
 LOST, UNEQUAL, ERRORS = 0.1, 0.2, 3.0
 RESIDUAL = 0.05
 AGAIN = 3  # so many batches in the order of the beginning are no chance
-RANDOM = 1.5  # equal pairs of tokens over those of a uniform stream; text has hundreds
+RANDOM = 1.5  # equal pairs of tokens over those of a uniform stream; English letters have 1.7, its words far more
+PAIRS = 100  # so many equal pairs must be expected of a uniform stream: 1.5 is five standard deviations from 1 then
 
 
 def attempts(run: Run) -> list[TrainAttempt]:
@@ -224,6 +225,9 @@ def tokens(run: Run) -> Fact:
     seen = [e for s in run.ranks if (e := s.last(TokensSeen)) and e.coincidence is not None]
     if not seen:
         return unknown(name, _unseen(run, "tokens") or "no batch held tokens", "ranks")
+    few = min(seen, key=lambda e: e.tokens * (e.tokens - 1) / (e.largest + 1))
+    if few.tokens * (few.tokens - 1) < 2 * PAIRS * (few.largest + 1):
+        return unknown(name, f"{few.tokens} tokens up to {few.largest} are too few to tell text from random", "ranks")
     least = min(e.coincidence for e in seen if e.coincidence is not None)
     value = {"coincidence": least, "random": least < RANDOM, "tokens": sum(e.tokens for e in seen)}
     return Fact(name, value=value, unit="equal pairs over those of uniform tokens", witness=witness)

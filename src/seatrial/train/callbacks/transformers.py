@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ class ObserveCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     """`Trainer(…, callbacks=[ObserveCallback()])`. Outside a trial it does nothing.
 
     The Trainer tells a callback neither the batches nor the loss of a step: batches are seen as the model's forward
-    gets them, and the loss is what the Trainer logs, if it logs every step.
+    gets them, and the loss is what the Trainer logs, if it logs every step. Evaluation and saving between two steps are
+    no training time; neither is the fetch of the batch that follows them, which the Trainer does before it says so.
     """
 
     def __init__(self) -> None:
         self._trial: Observation | None = None
         self._epoch, self._logged = 0, 0
         self._hook: Any = None
+        self._aside = ExitStack()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **told: Any) -> None:
         root = os.environ.get(RUN_VARIABLE)
@@ -48,9 +51,14 @@ class ObserveCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **told: Any) -> None:
         self._epoch = 0
 
+    def on_step_begin(self, args: Any, state: Any, control: Any, **told: Any) -> None:
+        self._aside.close()
+
     def on_step_end(self, args: Any, state: Any, control: Any, **told: Any) -> None:
         if self._trial is not None:
             self._trial.step(held=True)
+            if control.should_evaluate or control.should_save:
+                self._aside.enter_context(self._trial.aside())
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **told: Any) -> None:
         """Comes after the step that it tells of."""
@@ -67,6 +75,7 @@ class ObserveCallback(TrainerCallback):  # type: ignore[misc]  # transformers is
             self._trial.checkpoint(os.path.join(args.output_dir, f"checkpoint-{state.global_step}"))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **told: Any) -> None:
+        self._aside.close()
         if self._trial is not None:
             self._hook and self._hook.remove()
             trial, self._trial = self._trial, None

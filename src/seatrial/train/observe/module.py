@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import torch
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 from torch.distributed.tensor import DTensor, Shard
@@ -41,13 +42,18 @@ def is_compiled(model: nn.Module) -> bool:
 
 
 class Wrapping:
-    """What wraps a model, asked once while it runs for the first time: it cannot know what wraps it from outside."""
+    """What wraps a model, asked while it first runs with gradients: it cannot know what wraps it from outside.
+
+    A forward without gradients tells nothing: an evaluation may well run the model outside of its wrapper.
+    """
 
     def __init__(self, model: nn.Module):
         self.model, self.name = model, wrapper_of(model)
         self._hook = None if is_compiled(model) else inner(model).register_forward_pre_hook(self._look)
 
     def _look(self, module: nn.Module, _: Any) -> None:
+        if not torch.is_grad_enabled():
+            return
         active = DistributedDataParallel._get_active_ddp_module()  # type: ignore[no-untyped-call]
         if self.name == "none" and active is not None and any(m is module for m in active.modules()):
             self.name = "DistributedDataParallel"
