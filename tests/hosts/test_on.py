@@ -175,7 +175,11 @@ def test_a_foreign_script_runs_unchanged(laptop: Laptop) -> None:
     project.mkdir()
     storage.mkdir()
     shutil.copy(Path(__file__).parents[1] / "support" / "foreign_train.py", project / "train.py")
-    claims = [{"claim": "execution.completed"}, {"claim": "learning.heldout.loss", "improves_by": 0.1, "over": "base"}]
+    claims = [
+        {"claim": "execution.finished"},
+        {"claim": "transport.internode", "equals": "tcp"},
+        {"claim": "learning.heldout.loss", "improves_by": 0.1, "over": "base"},
+    ]
     trial = {
         "apiVersion": "seatrial.io/v1alpha1",
         "kind": "Trial",
@@ -198,5 +202,9 @@ def test_a_foreign_script_runs_unchanged(laptop: Laptop) -> None:
     assert followed.returncode == EXIT_NOT_ESTABLISHED, followed.stdout
     (root,) = (laptop.host.home / "runs").glob("2*-foreign")
     record = json.loads((root / "record.json").read_text())
-    assert [v["verdict"] for v in record["verdicts"]] == ["supported", "not-established"], record["verdicts"]
+    said = {v["claim"]: (v["verdict"], v["seen"]) for v in record["verdicts"]}
+    assert said["execution.finished"][0] == "supported", said
+    assert said["transport.internode"][0] == "supported", said
+    assert said["learning.heldout.loss"][0] == "not-established"
+    assert "from seatrial import observe" in said["learning.heldout.loss"][1]  # the line that would establish it
     assert laptop.seatrial("verify", str(root)).returncode == EXIT_OK

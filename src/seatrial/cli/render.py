@@ -32,7 +32,7 @@ def command(
     """Write the KubeRay manifests of TRIAL.
 
     They are generated, or they are the team's own (cluster.template.from) with what a trial needs added. The pods run
-    the trial's image as it is: seatrial and the trial come with a ConfigMap. Nothing is applied.
+    the trial's image as it is: seatrial and the trial come with ConfigMaps. Nothing is applied.
     """
     loaded = load(trial_file)
     if output == "-" and (as_json or kustomize):

@@ -112,7 +112,7 @@ def _submit(dashboard: Dashboard, note: Note, trial: Trial, cargo: Cargo) -> Non
     }
     metadata = {"seatrial": seatrial.__version__, "trial": trial.slug, "trial-digest": cargo.trial}
     try:
-        _client(dashboard).submit_job(
+        client(dashboard).submit_job(
             entrypoint=ENTRYPOINT, submission_id=note.id, runtime_env=runtime_env, metadata=metadata
         )
     except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
@@ -126,7 +126,7 @@ def _submit(dashboard: Dashboard, note: Note, trial: Trial, cargo: Cargo) -> Non
         ) from None
 
 
-def _client(dashboard: Dashboard) -> Any:
+def client(dashboard: Dashboard) -> Any:
     """Ray's client for the one address that was given: left alone, it would follow RAY_ADDRESS instead."""
     from ray.job_submission import JobSubmissionClient
 

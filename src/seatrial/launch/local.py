@@ -56,8 +56,9 @@ def check(trial: Trial) -> Path:
         raise InputError(
             f"saw {trial.cluster.provider}",
             field="cluster.provider",
-            expected="local: this version runs trials on this machine",
-            fix="leave `cluster` out, or `seatrial render` writes manifests for a cluster",
+            expected="local, for a run on this machine",
+            fix="leave `cluster` out; --on http://HOST:8265 runs it on a Ray cluster that is there, `seatrial render`"
+            " writes the manifests of one",
         )
     if "://" in trial.storage.path:
         raise InputError(

@@ -176,10 +176,10 @@ def _validate(source: Source) -> Trial:
             {**d, "loc": tuple(part for part in d["loc"] if part not in BRANCHES)}
             for d in error.errors(include_url=False)
         ]
-        raise InputErrors(_explain(source, details)) from None
+        raise InputErrors(explain(source, details)) from None
 
 
-def _explain(source: Source, details: list[Any]) -> list[InputError]:
+def explain(source: Source, details: list[Any]) -> list[InputError]:
     """pydantic's errors as lines: consequences dropped, the branches of a union joined, in the order of the file."""
     close = {d["loc"]: _close_key(source, d["loc"]) for d in details if d["type"] == "extra_forbidden"}
     meant = {(*path[:-1], key) for path, key in close.items() if key}

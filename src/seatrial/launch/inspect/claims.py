@@ -11,8 +11,7 @@ from pydantic import Field, ValidationError
 from seatrial.errors import InputError, InputErrors, shown
 from seatrial.trial.base import Section
 from seatrial.trial.claims import Claim
-from seatrial.trial.loader import _explain as explain
-from seatrial.trial.loader import load
+from seatrial.trial.loader import explain, load
 from seatrial.trial.source import parse, read
 
 

@@ -67,7 +67,7 @@ def _submit(cluster: Cluster, name: str, request: dict[str, Any]) -> None:
         runtime_env = {"py_modules": [str(package)], "env_vars": variables}
         logging.disable(logging.WARNING)  # Ray's own lines about uploads
         try:
-            jobs._client(cluster).submit_job(entrypoint=ENTRYPOINT, submission_id=name, runtime_env=runtime_env)
+            jobs.client(cluster).submit_job(entrypoint=ENTRYPOINT, submission_id=name, runtime_env=runtime_env)
         except Interrupted:
             raise
         except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
