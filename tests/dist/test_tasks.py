@@ -1,4 +1,4 @@
-"""Tasks scored for real: against Transformers' own decoding, over world sizes, with a chat's template, by lm_eval."""
+"""Tasks scored for real: against Transformers' own decoding, over world sizes, with a chat's template."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ transformers = pytest.importorskip("transformers")
 
 from seatrial.events import Layout, read
 from seatrial.events.schema import ProcessFailed, Step
-from seatrial.events.tasks import TaskScored
 from seatrial.record import seal
 from seatrial.train.tasks.lockstep import continuations, in_lockstep, likelihoods
 from seatrial.train.tasks.text import Bytes, OfModel, pair
-from seatrial.trial.evaluation import Task
 from tests.support import gloo, tasks
+from tests.support.tasks import scored
 from tests.support.trials import TINY
 
 pytestmark = pytest.mark.dist
@@ -105,21 +104,11 @@ def test_a_pair_is_cut_where_the_context_ends() -> None:
 # ---- whole runs
 
 
-def scored(layout: Layout, role: str, world: int) -> dict[tuple[str, str], dict[int, Any]]:
-    """Items by task and phase: `(score, answer, log-probabilities)`."""
-    found: dict[tuple[str, str], dict[int, Any]] = {}
-    for rank in range(world):
-        stream = read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name)
-        for event in stream.all(TaskScored):
-            items = {number: (score, said, nats) for number, _, score, said, nats in event.items}
-            found.setdefault((event.task, event.phase), {}).update(items)
-    return found
-
-
 def losses(layout: Layout) -> list[Any]:
     return [e.loss for e in read(layout.process(1, "rank-0"), "rank-0", layout.root.name).all(Step)]
 
 
+@pytest.mark.slow
 def test_scores_are_free_of_world_size_and_leave_the_training_alone(tmp_path: Path) -> None:
     """Every item once, equal over world sizes and strategies; losses bit by bit as without tasks."""
     (tmp_path / "runs").mkdir()
@@ -216,62 +205,3 @@ def test_a_chat_is_scored(folder: Path, tmp_path: Path) -> None:
     sealed = seal(gloo.run(trial, tmp_path / "runs").root)[1]
     assert sealed["verdicts"][0]["verdict"] == "supported", sealed["verdicts"]
     assert sealed["evidence"]["learning"]["learning.task.said.items"]["value"]["shown"][0]["id"] == "only"
-
-
-# ---- lm_eval's own tasks
-
-YAML = """\
-task: {name}
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {path}}}}}
-test_split: test
-doc_to_text: '{{{{prompt}}}}'
-target_delimiter: ''
-{rest}
-"""
-EXACT = """output_type: generate_until
-doc_to_target: '{{answer}}'
-generation_kwargs: {until: ["\\n"], max_gen_toks: 4, do_sample: false}
-metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]"""
-CHOICE = """output_type: multiple_choice
-doc_to_choice: '{{choices}}'
-doc_to_target: '{{answer}}'
-metric_list: [{metric: acc, aggregation: mean, higher_is_better: true}]"""
-
-
-def test_tasks_of_lm_eval_score_as_our_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same items by lm_eval's path and by our own, on two ranks: scores, choices and log-probabilities agree."""
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed (an extra, which needs its own environment)")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("LOCAL_RANK", "1")  # as a worker's may be
-    (tmp_path / "runs").mkdir()
-    own = tasks.write(tmp_path)["evaluate"]["tasks"]
-    theirs = []
-    for name, rest in (("digits", EXACT), ("choice", CHOICE)):
-        text = YAML.format(name=f"{name}_lm", path=tmp_path / f"{name}.jsonl", rest=rest)
-        (tmp_path / f"{name}.yaml").write_text(text)
-        theirs.append({"lm_eval": f"{name}_lm", "include": str(tmp_path), "batch": 4})
-    claim = {"claim": "learning.task.accuracy", "task": "digits_lm", "improves_by": 0.3, "over": "base"}
-    trial = tasks.trial(tmp_path, {"claims": [claim]}, evaluate={"tasks": [*own, *theirs]})
-    layout = gloo.run(trial, tmp_path / "runs", timeout=400)
-    sealed = seal(layout.root)[1]
-    assert sealed["verdicts"][0]["verdict"] == "supported", sealed["verdicts"]
-    seen = {**scored(layout, "rank", 2), **scored(layout, "reload", 2)}
-    for name in ("digits", "choice"):
-        for phase in ("before", "after", "base", "reload"):
-            mine, other = seen[name, phase], seen[f"{name}_lm", phase]
-            assert sorted(mine) == sorted(other)
-            for number, (score, said, nats) in mine.items():
-                assert other[number][0] == score
-                assert other[number][1].strip() == said
-                assert other[number][2] == pytest.approx(nats, rel=1e-4)
-
-
-def test_a_task_that_lm_eval_does_not_have(tmp_path: Path) -> None:
-    pytest.importorskip("lm_eval", reason="lm_eval is not installed (an extra, which needs its own environment)")
-    from seatrial.errors import RunError
-    from seatrial.train.tasks.harness import _manager
-
-    with pytest.raises(RunError, match=r"lm_eval has no task arc_esay; did you mean arc_easy\?"):
-        _manager(Task(lm_eval="arc_esay"))

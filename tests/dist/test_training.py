@@ -128,6 +128,7 @@ def own_data_on_rank_1() -> None:
         opening.source_of = other
 
 
+@pytest.mark.slow
 def test_a_storage_that_fills_up_is_sealed(tmp_path: Path) -> None:
     """A file system with room for the reserve and the start of a run, not for its checkpoint."""
     mount = tmp_path / "small"

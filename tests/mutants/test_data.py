@@ -182,7 +182,15 @@ def test_a_model_that_looks_across_documents_is_stopped(plant: Any, chat: dict[s
     assert verdict(record, COMPLETED)["verdict"] == "refuted"
 
 
-@pytest.mark.parametrize("plant", [altered_train, mean_of_means, joined_documents, questions_learnt])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        mean_of_means,
+        questions_learnt,
+        pytest.param(altered_train, marks=pytest.mark.slow),
+        pytest.param(joined_documents, marks=pytest.mark.slow),
+    ],
+)
 def test_what_was_trained_on_is_not_the_plan(plant: Any, chat: dict[str, Any], tmp_path: Path) -> None:
     _, record = run(chat, tmp_path, plant)
     seen = verdict(record, COMPLETED)

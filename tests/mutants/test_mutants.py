@@ -48,6 +48,11 @@ LIES: list[tuple[Any, str, str, str, str]] = [
     (plants.diverged, LEARNING, "refuted", "non-finite", "NaN"),
     (plants.diverged, RANKS, "not-established", "unclear", "not finite"),
 ]
+# At least one for each kind of evidence is in every test run; the others are in `make slow`.
+ALWAYS = {
+    plants.frozen_blocks, plants.shuffled_labels, plants.heldout_in_train, plants.stale_weights_saved, plants.restarted_data,
+    plants.same_shard, plants.silent_rank, plants.skipped_updates, plants.flattering_evaluation,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +83,9 @@ def test_a_clean_run_keeps_every_claim(strategy: str, runs: Any, tmp_path_factor
 
 
 @pytest.mark.parametrize(
-    ("plant", "claim", "expected", "reason", "words"), LIES, ids=lambda v: getattr(v, "__name__", None)
+    ("plant", "claim", "expected", "reason", "words"),
+    [lie if lie[0] in ALWAYS else pytest.param(*lie, marks=pytest.mark.slow) for lie in LIES],
+    ids=lambda v: getattr(v, "__name__", None),
 )
 def test_a_lie_costs_its_claim(
     plant: Any, claim: str, expected: str, reason: str, words: str, runs: Any, tmp_path_factory: Any
@@ -88,17 +95,20 @@ def test_a_lie_costs_its_claim(
     assert words in seen["seen"]
 
 
+@pytest.mark.slow
 def test_replicas_that_drift_apart(runs: Any, tmp_path_factory: Any) -> None:
     seen = verdict(record(plants.replicas_apart, runs, tmp_path_factory, strategy="ddp"), RANKS)
     assert seen["verdict"] == "refuted", seen
 
 
+@pytest.mark.slow
 def test_a_base_that_is_made_to_look_bad(tmp_path: Path) -> None:
     claims = [{"claim": "learning.heldout.loss", "improves_by": 3.0, "over": "base"}]
     sealed = seal(gloo.run(quick({"claims": claims}), tmp_path, plants.gloomy_base).root)[1]
     assert sealed["verdicts"][0]["reason"] == "contradiction", sealed["verdicts"]
 
 
+@pytest.mark.slow
 def test_heldout_that_the_user_took_from_train(tmp_path: Path) -> None:
     """No plant at all: an honest run over a dishonest split."""
     text = "\n".join(f"line {n}: the quick brown fox number {n * 7919 % 1009} jumps over {n * n}" for n in range(3000))

@@ -118,6 +118,7 @@ def test_a_clean_run_keeps_every_claim(tmp_path: Path) -> None:
     assert "items gained, 0 lost, p = " in seen[0]["seen"]
 
 
+@pytest.mark.slow
 def test_a_clean_run_was_compared_with_its_training_text(tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     evidence = seal(gloo.run(tasks.trial(tmp_path, **SHORT), tmp_path / "runs").root)[1]["evidence"]["learning"]
@@ -140,7 +141,11 @@ def test_items_that_were_trained_on(tmp_path: Path) -> None:
     assert sealed["verdicts"][0]["seen"] == "digits: 40 of 40 items (100%) stand in the training data"
 
 
-@pytest.mark.parametrize(("plant", "learns", "expected"), LIES, ids=lambda v: getattr(v, "__name__", None))
+@pytest.mark.parametrize(
+    ("plant", "learns", "expected"),
+    [lie if lie[0] is flattered else pytest.param(*lie, marks=pytest.mark.slow) for lie in LIES],
+    ids=lambda v: getattr(v, "__name__", None),
+)
 def test_a_lie_costs_its_claims(plant: Any, learns: bool, expected: list[tuple[str, str]], tmp_path: Path) -> None:
     seen = verdicts(plant, tmp_path, **({} if learns else SHORT))
     assert [(v["verdict"], v["reason"]) for v in seen][: len(expected)] == expected, seen

@@ -49,8 +49,9 @@ def folder(root: Path, template: str | None, words: list[str], vocabulary: int =
 
 
 def conversation(number: int) -> list[dict[str, str]]:
-    """Two turns about letters that no other number has."""
-    letters = random.Random(number).sample("abcdefghijklmnopqrstuvwxyz", 9)
+    """Two turns about letters that no other number has, more of them in some than in others."""
+    chance = random.Random(number)
+    letters = chance.sample("abcdefghijklmnopqrstuvwxyz", chance.randint(7, 11))
     return [
         {"role": "system", "content": "You sort letters."},
         {"role": "user", "content": f"Sort {' '.join(letters)}"},

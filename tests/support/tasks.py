@@ -7,6 +7,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from seatrial.events import Layout, read
+from seatrial.events.tasks import TaskScored
 from seatrial.trial import Trial
 from tests.support.trials import tiny
 
@@ -48,3 +50,14 @@ def trial(folder: Path, changes: dict[str, Any] | None = None, **workload: Any) 
     """Learns the digits in eighty steps; keywords replace keys of the workload."""
     learns = {"steps": 80, "checkpoint": {"every": 80}, "optimizer": {"lr": 5e-3, "warmup_steps": 5}}
     return tiny({"claims": CLAIMS, **(changes or {})}, **{**learns, **write(folder), **workload})
+
+
+def scored(layout: Layout, role: str, world: int) -> dict[tuple[str, str], dict[int, Any]]:
+    """Items by task and phase: `(score, answer, log-probabilities)`."""
+    found: dict[tuple[str, str], dict[int, Any]] = {}
+    for rank in range(world):
+        stream = read(layout.process(1, f"{role}-{rank}"), f"{role}-{rank}", layout.root.name)
+        for event in stream.all(TaskScored):
+            items = {number: (score, said, nats) for number, _, score, said, nats in event.items}
+            found.setdefault((event.task, event.phase), {}).update(items)
+    return found
