@@ -10,16 +10,16 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from json.encoder import encode_basestring
 from pathlib import Path
 from typing import Any
 
 Json = Any  # None | bool | int | float | str | list | dict, checked by `canonical`
 
 MAX_EXACT_INTEGER = 2**53 - 1  # beyond it an IEEE double no longer holds every integer (RFC 8785, section 3.2.2.3)
-_ESCAPED = re.compile(r'[\x00-\x1f"\\]')
-_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_WORDS = {None: "null", True: "true", False: "false"}
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -30,56 +30,55 @@ def canonical(value: Json) -> bytes:
     surrogate, a key that is no string, a type that is not JSON. Callers turn those into text first (`exact`,
     `measured`, `printable`).
     """
-    return "".join(_encode(value)).encode("utf-8")
+    pieces: list[str] = []
+    _encode(value, pieces.append)
+    return "".join(pieces).encode("utf-8")
 
 
-def _encode(value: Json) -> Iterator[str]:
-    if value is None:
-        yield "null"
-    elif value is True:
-        yield "true"
-    elif value is False:
-        yield "false"
-    elif isinstance(value, str):
-        yield _string(value)
+def _encode(value: Json, write: Callable[[str], None]) -> None:
+    """One piece after the other: every event of a training goes through here, while it trains."""
+    if isinstance(value, str):
+        write(_string(value))
+    elif value is None or value is True or value is False:
+        write(_WORDS[value])
     elif isinstance(value, int):
         if abs(value) > MAX_EXACT_INTEGER:
             raise ValueError(f"integer {value} is beyond ±(2^53-1): write it as a decimal string")
-        yield str(int(value))
+        write(str(int(value)))
     elif isinstance(value, float):
-        yield _number(value)
+        write(_number(value))
     elif isinstance(value, list | tuple):
-        yield "["
-        for position, item in enumerate(value):
-            if position:
-                yield ","
-            yield from _encode(item)
-        yield "]"
+        mark = "["
+        for item in value:
+            write(mark)
+            _encode(item, write)
+            mark = ","
+        write("]" if value else "[]")
     elif isinstance(value, dict):
-        yield from _object(value)
+        mark = "{"
+        for key in _sorted(value):
+            write(f"{mark}{_string(key)}:")
+            _encode(value[key], write)
+            mark = ","
+        write("}" if value else "{}")
     else:
         raise ValueError(f"{type(value).__name__} is not JSON")
 
 
-def _object(value: dict[Any, Json]) -> Iterator[str]:
+def _sorted(value: dict[Any, Json]) -> list[str]:
+    """Keys by UTF-16 code units, as RFC 8785 has it; for ASCII that is their own order."""
+    ascii_only = True
     for key in value:
         if not isinstance(key, str):
             raise ValueError(f"object key {key!r} is not a string")
-    yield "{"
-    # RFC 8785 sorts by UTF-16 code units, not by code points.
-    for position, key in enumerate(sorted(value, key=lambda k: k.encode("utf-16-be", "surrogatepass"))):
-        if position:
-            yield ","
-        yield _string(key)
-        yield ":"
-        yield from _encode(value[key])
-    yield "}"
+        ascii_only = ascii_only and key.isascii()
+    return sorted(value) if ascii_only else sorted(value, key=lambda k: k.encode("utf-16-be", "surrogatepass"))
 
 
 def _string(text: str) -> str:
-    if _SURROGATE.search(text):
+    if not text.isascii() and _SURROGATE.search(text):
         raise ValueError("text has a lone surrogate")
-    return '"' + _ESCAPED.sub(lambda m: _SHORT.get(m[0]) or f"\\u{ord(m[0]):04x}", text) + '"'
+    return encode_basestring(text)
 
 
 def _number(value: float) -> str:
@@ -88,7 +87,10 @@ def _number(value: float) -> str:
         raise ValueError(f"{value} is not a JSON number")
     if value == 0:
         return "0"
-    mantissa, _, exponent = f"{abs(value)!r}".partition("e")
+    shortest = repr(float(value))
+    if "e" not in shortest:  # from 1e-4 to 1e16 both lay digits out alike
+        return shortest.removesuffix(".0")
+    mantissa, _, exponent = shortest.removeprefix("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
     fraction = "" if fraction == "0" else fraction
     digits = (whole + fraction).lstrip("0")
@@ -110,6 +112,8 @@ def _number(value: float) -> str:
 
 def printable(text: str) -> str:
     """`text` with each lone surrogate written out as `\\udcXX`, so that it can be encoded and still be recognised."""
+    if text.isascii():
+        return text
     return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
