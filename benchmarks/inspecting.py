@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 from tests.hosts import conftest, machines
 from tests.hosts.test_inspect import Foreign, Laptop
@@ -37,12 +35,8 @@ class Times:
 
 
 def main(rounds: int) -> None:
-    with machines.network() as hosts:
-        make: Any = conftest.cluster
-        request = SimpleNamespace(module=SimpleNamespace(DASHBOARD=True))
-        cluster = getattr(make, "__wrapped__", None) or make.__pytest_wrapped__.obj
-        there = cluster(hosts, request)
-        laptop = Laptop(machines.outsider(hosts), there)
+    with conftest.running("b", dashboard=True) as there:
+        laptop = Laptop(machines.outsider(there.hosts), there)
         foreign = Foreign(there, "foreign", 1_000_000, PAUSE_S)
         times = Times()
         for number in range(rounds):

@@ -84,8 +84,44 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[list[Host]]:
-    """The machines alone, without Ray."""
+def cluster() -> Iterator[Cluster]:
+    """Ray on machines of its own, without a dashboard. It ends with its module: idle Rays take processor time too."""
+    with running("m", dashboard=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def shown() -> Iterator[Cluster]:
+    """Ray with a dashboard, for all that come from outside the cluster."""
+    with running("p", dashboard=True) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def outsider(shown: Cluster) -> Host:
+    """A machine on the network of `shown` that is no part of the cluster."""
+    return machines.outsider(shown.hosts)
+
+
+@contextlib.contextmanager
+def running(letter: str, dashboard: bool) -> Iterator[Cluster]:
+    """Ray on three machines of a network of its own."""
+    pytest.importorskip("ray")
+    pytest.importorskip("torch")
+    _needed()
+    with machines.network(letter) as hosts:
+        head, *workers = hosts
+        head.run("ray", "get-auth-token", "--generate", RAY_AUTH_MODE="disabled")
+        view = (f"--include-dashboard={str(dashboard).lower()}", "--dashboard-host=0.0.0.0")
+        _started([_ray(head, "--head", "--num-cpus=0", "--port=6379", *view)])
+        _started([_ray(host, f"--address={head.address}:6379", "--num-cpus=2") for host in workers])
+        storage = head.home / "storage"
+        storage.mkdir()
+        yield Cluster(hosts, storage)
+
+
+def _needed() -> None:
+    """Skips where machines cannot be made."""
     if os.geteuid() != 0:
         pytest.skip("network namespaces need root")
     for tool in ("ip", "tc", "unshare"):
@@ -95,28 +131,6 @@ def hosts() -> Iterator[list[Host]]:
         subprocess.run(["unshare", "--net", "--mount", "--uts", "true"], check=True, capture_output=True, text=True)
     except subprocess.CalledProcessError as error:
         pytest.skip(f"this machine makes no namespaces: {error.stderr.strip()}")
-    with machines.network() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def cluster(hosts: list[Host], request: pytest.FixtureRequest) -> Cluster:
-    """Ray on the machines. It ends with them, and before other tests: idle Rays take processor time too.
-
-    With a dashboard only for a module that says `DASHBOARD = True`.
-    """
-    pytest.importorskip("ray")
-    pytest.importorskip("torch")
-    head, *workers = hosts
-    head.run("ray", "get-auth-token", "--generate", RAY_AUTH_MODE="disabled")
-    dashboard = str(getattr(request.module, "DASHBOARD", False)).lower()
-    shown = (f"--include-dashboard={dashboard}", "--dashboard-host=0.0.0.0")
-    starting = [_ray(head, "--head", "--num-cpus=0", "--port=6379", *shown)]
-    _started(starting)
-    _started([_ray(host, f"--address={head.address}:6379", "--num-cpus=2") for host in workers])
-    storage = head.home / "storage"
-    storage.mkdir()
-    return Cluster(hosts, storage)
 
 
 def _ray(host: Host, *arguments: str) -> subprocess.Popen[str]:

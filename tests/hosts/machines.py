@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -38,10 +39,15 @@ class Host:
     name: str
     address: str
     home: Path
+    network: str  # prefix of the namespaces of all its hosts and of their bridge
 
     @property
     def namespace(self) -> str:
-        return f"{PREFIX}-{self.name}"
+        return f"{self.network}-{self.name}"
+
+    @property
+    def bridge(self) -> str:
+        return f"{self.network}-bridge"
 
     @property
     def port(self) -> str:
@@ -92,10 +98,10 @@ class Host:
 
     def cut(self) -> None:
         """Takes the carrier from the cable, at the bridge's end."""
-        ip("-n", f"{PREFIX}-bridge", "link", "set", self.port, "down")
+        ip("-n", self.bridge, "link", "set", self.port, "down")
 
     def mend(self) -> None:
-        ip("-n", f"{PREFIX}-bridge", "link", "set", self.port, "up")
+        ip("-n", self.bridge, "link", "set", self.port, "up")
 
     @contextlib.contextmanager
     def slowed(self, rate: str) -> Iterator[None]:
@@ -110,22 +116,25 @@ class Host:
 
 
 @contextlib.contextmanager
-def network() -> Iterator[list[Host]]:
-    """A head and two workers, wired. Everything is removed afterwards, also what was only half made."""
+def network(letter: str) -> Iterator[list[Host]]:
+    """A head and two workers, wired, apart from networks of other letters. Everything is removed afterwards, also what
+    was only half made.
+    """
     remove_stale()
+    prefix = f"{PREFIX}{letter}"
     home = Path(tempfile.mkdtemp(prefix="seatrial-hosts-", dir="/var/tmp"))
     made_mount_point = not MOUNT_POINT.exists()
     MOUNT_POINT.mkdir(exist_ok=True)
     try:
-        ip("netns", "add", f"{PREFIX}-bridge")
-        ip("-n", f"{PREFIX}-bridge", "link", "add", "bridge", "type", "bridge")
-        ip("-n", f"{PREFIX}-bridge", "link", "set", "bridge", "up")
-        hosts = [Host(name, f"10.77.0.{11 + number}", home) for number, name in enumerate(NAMES)]
+        ip("netns", "add", f"{prefix}-bridge")
+        ip("-n", f"{prefix}-bridge", "link", "add", "bridge", "type", "bridge")
+        ip("-n", f"{prefix}-bridge", "link", "set", "bridge", "up")
+        hosts = [Host(name, f"10.77.0.{11 + number}", home, prefix) for number, name in enumerate(NAMES)]
         for host in hosts:
             _wire(host)
         yield hosts
     finally:
-        remove(PREFIX)
+        remove(prefix)
         shutil.rmtree(home, ignore_errors=True)
         if made_mount_point:
             with contextlib.suppress(OSError):  # somebody else's Ray has come to use it
@@ -134,7 +143,7 @@ def network() -> Iterator[list[Host]]:
 
 def outsider(hosts: list[Host]) -> Host:
     """A machine on the same network that is no part of the cluster, with a home of its own. It goes with the others."""
-    found = Host("laptop", f"10.77.0.{11 + len(hosts)}", hosts[0].home / "outside")
+    found = Host("laptop", f"10.77.0.{11 + len(hosts)}", hosts[0].home / "outside", hosts[0].network)
     _wire(found)
     return found
 
@@ -143,8 +152,8 @@ def _wire(host: Host) -> None:
     (host.home / host.name).mkdir(parents=True)
     inside = ("-n", host.namespace)
     ip("netns", "add", host.namespace)
-    ip(*inside, "link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", f"{PREFIX}-bridge")
-    ip("-n", f"{PREFIX}-bridge", "link", "set", host.port, "master", "bridge", "up")
+    ip(*inside, "link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", host.bridge)
+    ip("-n", host.bridge, "link", "set", host.port, "master", "bridge", "up")
     ip(*inside, "address", "add", f"{host.address}/24", "dev", "eth0")
     for interface in ("lo", "eth0"):
         ip(*inside, "link", "set", interface, "up")
@@ -168,7 +177,8 @@ def remove_stale() -> None:
     """What a test process left that was killed itself."""
     prefixes = {line.partition("-")[0] for line in ip("netns", "list").splitlines()}
     for prefix in prefixes:
-        if prefix.removeprefix("st").isdigit() and not Path(f"/proc/{prefix.removeprefix('st')}").exists():
+        ours = re.fullmatch(r"st(\d+)[a-z]", prefix)
+        if ours and not Path(f"/proc/{ours[1]}").exists():
             remove(prefix)
 
 

@@ -138,6 +138,7 @@ def test_a_slow_host_shows_in_step_times_and_counters(slowed: Run, cluster: Clus
     assert all(earlier[2] <= later[2] for earlier, later in itertools.pairwise(sent))
 
 
+@pytest.mark.slow
 def test_an_interface_that_is_not_there_is_the_cause(cluster: Cluster) -> None:
     wrong = {"runtimeEnv": {"env_vars": {"GLOO_SOCKET_IFNAME": "wrong0"}}, "scaling": {"num_workers": 1}}
     with cluster.driver(wrong) as run:
@@ -148,6 +149,7 @@ def test_an_interface_that_is_not_there_is_the_cause(cluster: Cluster) -> None:
     assert "eth0 (10.77.0.1" in cause
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_on_another_host(cluster: Cluster, tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(HANG)
     environment = {"runtimeEnv": {"env_vars": {"PYTHONPATH": str(tmp_path)}}}

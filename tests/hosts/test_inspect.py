@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -17,14 +18,12 @@ import pytest
 
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_NOT_ESTABLISHED, EXIT_OK
 from seatrial.record import verify
-from tests.hosts import machines
 from tests.hosts.conftest import Cluster
 from tests.hosts.machines import Host, wait_for
 from tests.support.foreign_train import GRADIENT_BYTES
 
 pytestmark = pytest.mark.hosts
 
-DASHBOARD = True
 SCRIPT = Path(__file__).parents[1] / "support" / "foreign_train.py"
 PAUSE_S, WINDOW_S = 0.1, 8
 CLAIMS = """
@@ -64,8 +63,13 @@ class Laptop:
 
 
 @pytest.fixture(scope="module")
-def laptop(cluster: Cluster) -> Laptop:
-    return Laptop(machines.outsider(cluster.hosts), cluster)
+def cluster(shown: Cluster) -> Cluster:
+    return shown
+
+
+@pytest.fixture(scope="module")
+def laptop(outsider: Host, cluster: Cluster) -> Laptop:
+    return Laptop(outsider, cluster)
 
 
 class Foreign:
@@ -91,8 +95,10 @@ class Foreign:
 
 
 @pytest.fixture(scope="module")
-def foreign(cluster: Cluster) -> Foreign:
-    return Foreign(cluster, "foreign", 100_000)
+def foreign(cluster: Cluster) -> Iterator[Foreign]:
+    started = Foreign(cluster, "foreign", 100_000)
+    yield started
+    started.stop()
 
 
 @dataclass(frozen=True)
@@ -216,6 +222,7 @@ def test_a_mistake_is_one_line(
     assert not (laptop.host.home / "none").exists()
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_meanwhile_is_sealed_and_then_there_is_none(
     laptop: Laptop, foreign: Foreign, cluster: Cluster
 ) -> None:

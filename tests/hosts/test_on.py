@@ -16,14 +16,12 @@ import pytest
 
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_NOT_ESTABLISHED, EXIT_OK
 from seatrial.probe.processes import PROC
-from tests.hosts import machines
 from tests.hosts.conftest import Cluster
 from tests.hosts.machines import Host, wait_for
 from tests.support.trials import quick
 
 pytestmark = pytest.mark.hosts
 
-DASHBOARD = True
 PATIENT = {"start": 400, "step": 300}  # nothing here is about limits
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
 
@@ -78,15 +76,60 @@ class Laptop:
 
 
 @pytest.fixture(scope="module")
-def laptop(cluster: Cluster) -> Laptop:
-    return Laptop(machines.outsider(cluster.hosts), cluster)
+def laptop(outsider: Host, shown: Cluster) -> Laptop:
+    return Laptop(outsider, shown)
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A run that was submitted, left alone, and attached to: its id, what `attach` said, where its record came home."""
+
+    run: str
+    done: subprocess.CompletedProcess[str]
+    home: Path
+    storage: Path
+
+    @property
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.home / "record.json").read_text())
+        return found
 
 
 @pytest.fixture(scope="module")
-def attached(laptop: Laptop) -> tuple[str, subprocess.CompletedProcess[str]]:
-    """A run that was submitted, left alone, and attached to: its id, and what `attach` said."""
-    run = laptop.submit("whole", steps=12, checkpoint={"every": 6})
-    return run, laptop.seatrial("attach", run.removeprefix("seatrial-"))
+def foreign(laptop: Laptop) -> Attached:
+    """A team's own script, which knows nothing of this project."""
+    project, storage = laptop.host.home / "project", laptop.cluster.storage / "own"
+    project.mkdir()
+    storage.mkdir()
+    shutil.copy(Path(__file__).parents[1] / "support" / "foreign_train.py", project / "train.py")
+    trial = {
+        "apiVersion": "seatrial.io/v1alpha1",
+        "kind": "Trial",
+        "metadata": {"name": "own"},
+        "storage": {"path": str(storage / "runs")},
+        "scaling": {"num_workers": 2},
+        "workload": {
+            "script": "train.py",
+            "args": ["100", "0.1", str(storage), "2"],
+            "timeout": PATIENT,
+            "env": {"GLOO_SOCKET_IFNAME": "eth0"},
+        },
+        "claims": [
+            {"claim": "execution.finished"},
+            {"claim": "transport.internode", "equals": "tcp"},
+            {"claim": "learning.heldout.loss", "improves_by": 0.1, "over": "base"},
+        ],
+    }
+    (project / "trial.yaml").write_text(json.dumps(trial))
+    done = laptop.seatrial("run", str(project / "trial.yaml"), "--on", laptop.address, "--detach", "--json")
+    assert done.returncode == EXIT_OK, done.stdout
+    return _attached(laptop, json.loads(done.stdout)["run"], storage / "runs")
+
+
+def _attached(laptop: Laptop, run: str, storage: Path) -> Attached:
+    done = laptop.seatrial("attach", run.removeprefix("seatrial-"))
+    (root,) = storage.glob("2*")
+    return Attached(run, done, laptop.host.home / "runs" / root.name, root)
 
 
 @pytest.mark.parametrize(("token", "said"), [("", "asks for a token"), ("0" * 64, "does not take the token")])
@@ -97,47 +140,50 @@ def test_a_token_that_is_missing_or_wrong_is_one_line(laptop: Laptop, token: str
     assert said in line
 
 
-def test_a_run_is_left_attached_and_collected_through_the_log(laptop: Laptop, attached: Any) -> None:
-    _, done = attached
-    assert done.returncode == EXIT_OK, done.stdout
-    assert "step 12/12" in done.stdout
-    assert "seatrial-record" not in done.stdout
-    (root,) = (laptop.host.home / "runs").glob("2*-whole")
-    record = json.loads((root / "record.json").read_text())
-    assert {v["claim"]: v["verdict"] for v in record["verdicts"]} == dict.fromkeys(CLAIMS, "supported")
-    verified = laptop.seatrial("verify", str(root))
+def test_a_script_runs_unchanged_is_left_and_attached(laptop: Laptop, foreign: Attached) -> None:
+    assert foreign.done.returncode == EXIT_NOT_ESTABLISHED, foreign.done.stdout
+    assert "seatrial-record" not in foreign.done.stdout
+    said = {v["claim"]: (v["verdict"], v["seen"]) for v in foreign.record["verdicts"]}
+    assert said["execution.finished"][0] == "supported", said
+    assert said["transport.internode"][0] == "supported", said
+    assert said["learning.heldout.loss"][0] == "not-established"
+    assert "from seatrial import observe" in said["learning.heldout.loss"][1]  # the line that would establish it
+
+
+def test_the_record_came_home_through_the_log(laptop: Laptop, foreign: Attached) -> None:
+    verified = laptop.seatrial("verify", str(foreign.home))
     assert verified.returncode == EXIT_OK, verified.stdout
-    assert "stayed on the cluster" in verified.stdout
-    assert (root / "report.html").is_file()
+    assert (foreign.home / "report.html").is_file()
+    assert len(list(foreign.home.glob("events/a1/probe-*.jsonl"))) == 3
 
 
-def test_the_code_that_was_submitted_ran_on_every_host(laptop: Laptop, attached: Any) -> None:
-    (root,) = (laptop.host.home / "runs").glob("2*-whole")
-    record = json.loads((root / "record.json").read_text())
-    seen = record["evidence"]["environment"]["environment.seatrial"]["value"]
-    assert seen["same_everywhere"]
-    assert len(list(root.glob("events/a1/probe-*.jsonl"))) == 3
+def test_mounted_storage_is_read_where_it_lies(laptop: Laptop, foreign: Attached) -> None:
+    done = laptop.seatrial("collect", foreign.run, "--json", mounted=True)
+    assert done.returncode == EXIT_NOT_ESTABLISHED, done.stdout
+    assert json.loads(done.stdout)["run"] == foreign.storage.name
+    copied = laptop.seatrial("collect", foreign.run, "--to", str(laptop.host.home / "copy"), mounted=True)
+    assert copied.returncode == EXIT_NOT_ESTABLISHED, copied.stdout
+    copy = laptop.host.home / "copy" / foreign.storage.name / "record.json"
+    assert copy.read_bytes() == (foreign.storage / "record.json").read_bytes()
 
 
-def test_mounted_storage_is_read_where_it_lies(laptop: Laptop, attached: Any) -> None:
-    run, _ = attached
-    (root,) = (laptop.cluster.storage / "whole").glob("2*")
-    done = laptop.seatrial("collect", run, "--json", mounted=True)
-    assert done.returncode == EXIT_OK, done.stdout
-    assert json.loads(done.stdout)["run"] == root.name
-    copied = laptop.seatrial("collect", run, "--to", str(laptop.host.home / "copy"), mounted=True)
-    assert copied.returncode == EXIT_OK, copied.stdout
-    copy = laptop.host.home / "copy" / root.name / "record.json"
-    assert copy.read_bytes() == (root / "record.json").read_bytes()
-
-
-def test_neither_token_nor_home_is_in_what_the_cluster_shows(laptop: Laptop, attached: Any) -> None:
-    run, _ = attached
-    note = json.loads((laptop.host.home / f".local/state/seatrial/runs/{run}.json").read_text())
+def test_neither_token_nor_home_is_in_what_the_cluster_shows(laptop: Laptop, foreign: Attached) -> None:
+    note = json.loads((laptop.host.home / f".local/state/seatrial/runs/{foreign.run}.json").read_text())
     assert note["address"] == laptop.address
     assert laptop.token not in json.dumps(note)
-    (root,) = (laptop.cluster.storage / "whole").glob("2*")
-    assert [p for p in root.rglob("*") if p.is_file() and laptop.token.encode() in p.read_bytes()] == []
+    files = [p for p in foreign.storage.rglob("*") if p.is_file()]
+    assert [p for p in files if laptop.token.encode() in p.read_bytes()] == []
+
+
+@pytest.mark.slow
+def test_seatrial_s_own_training_runs_there_too(laptop: Laptop) -> None:
+    run = laptop.submit("whole", steps=12, checkpoint={"every": 6})
+    whole = _attached(laptop, run, laptop.cluster.storage / "whole")
+    assert whole.done.returncode == EXIT_OK, whole.done.stdout
+    assert "step 12/12" in whole.done.stdout
+    assert "stayed on the cluster" in laptop.seatrial("verify", str(whole.home)).stdout  # the checkpoint, by name
+    assert {v["claim"]: v["verdict"] for v in whole.record["verdicts"]} == dict.fromkeys(CLAIMS, "supported")
+    assert whole.record["evidence"]["environment"]["environment.seatrial"]["value"]["same_everywhere"]
 
 
 @pytest.mark.slow
@@ -167,44 +213,3 @@ def test_a_driver_that_is_killed_is_delivered_by_its_guard(laptop: Laptop) -> No
     collected = wait_for(lambda: (done := laptop.seatrial("collect", run)).returncode != EXIT_INPUT and done, 240)
     assert collected.returncode == EXIT_ENDED_EARLY, collected.stdout
     assert "execution.completed" in collected.stdout
-
-
-@pytest.mark.slow
-def test_a_foreign_script_runs_unchanged(laptop: Laptop) -> None:
-    project, storage = laptop.host.home / "project", laptop.cluster.storage / "foreign"
-    project.mkdir()
-    storage.mkdir()
-    shutil.copy(Path(__file__).parents[1] / "support" / "foreign_train.py", project / "train.py")
-    claims = [
-        {"claim": "execution.finished"},
-        {"claim": "transport.internode", "equals": "tcp"},
-        {"claim": "learning.heldout.loss", "improves_by": 0.1, "over": "base"},
-    ]
-    trial = {
-        "apiVersion": "seatrial.io/v1alpha1",
-        "kind": "Trial",
-        "metadata": {"name": "foreign"},
-        "storage": {"path": str(storage / "runs")},
-        "scaling": {"num_workers": 2},
-        "workload": {
-            "script": "train.py",
-            "args": ["200", "0.1", str(storage), "2"],
-            "timeout": PATIENT,
-            "env": {"GLOO_SOCKET_IFNAME": "eth0"},
-        },
-        "claims": claims,
-    }
-    (project / "trial.yaml").write_text(json.dumps(trial))
-    done = laptop.seatrial("run", str(project / "trial.yaml"), "--on", laptop.address, "--detach", "--json")
-    assert done.returncode == EXIT_OK, done.stdout
-    run = json.loads(done.stdout)["run"]
-    followed = laptop.seatrial("attach", run)
-    assert followed.returncode == EXIT_NOT_ESTABLISHED, followed.stdout
-    (root,) = (laptop.host.home / "runs").glob("2*-foreign")
-    record = json.loads((root / "record.json").read_text())
-    said = {v["claim"]: (v["verdict"], v["seen"]) for v in record["verdicts"]}
-    assert said["execution.finished"][0] == "supported", said
-    assert said["transport.internode"][0] == "supported", said
-    assert said["learning.heldout.loss"][0] == "not-established"
-    assert "from seatrial import observe" in said["learning.heldout.loss"][1]  # the line that would establish it
-    assert laptop.seatrial("verify", str(root)).returncode == EXIT_OK

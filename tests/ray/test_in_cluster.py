@@ -298,6 +298,7 @@ def test_every_module_that_trains_imports_from_its_part(cluster: Cluster) -> Non
     assert done.stdout.strip() == str(cluster.mount), done.stderr
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_asked_to_stop_seals_before_ray_goes(run: Any, cluster: Cluster) -> None:
     before = set((cluster.storage / "runs").glob("2*"))
     with entrypoint(cluster, ENDLESS) as process:

@@ -235,6 +235,7 @@ def test_a_driver_that_is_killed_is_sealed_by_the_command(tmp_path: Path) -> Non
     assert cli(tmp_path, "verify").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_load(tmp_path: Path) -> None:
     document = trial()
     document["workload"]["model"]["config"]["model_type"] = "qwen2000"
