@@ -106,6 +106,13 @@ LIES: dict[str, tuple[Script, dict[str, str]]] = {
         Script(rank=change(GradientRollCall, coefficients=[0.5, 0.0])),
         {"execution.all_ranks_participated": "gradients"},
     ),
+    "ranks that train each for itself": (
+        Script(rank=lambda rank, e: (
+            e.model_copy(update={"coefficients": [float(rank == 0), float(rank == 1)]})
+            if isinstance(e, GradientRollCall) else e
+        )),
+        {"execution.all_ranks_participated": "gradients"},
+    ),
     "a rank counts twice": (
         Script(rank=change(GradientRollCall, coefficients=[0.5, 1.0])),
         {"execution.all_ranks_participated": "gradients"},
@@ -238,3 +245,15 @@ def test_few_tokens_are_not_called_random() -> None:
         e.model_copy(update={"tokens": 50, "largest": 50_000, "coincidence": 0.0}) if e.event == "tokens_seen" else e
     )
     assert verdicts(Script(rank=lone))["learning.heldout.loss"] == "uncorroborated"
+
+
+def test_of_four_ranks_that_train_each_for_itself_the_first_is_named() -> None:
+    """Most weights are zero then: nothing may be divided by their median."""
+    from seatrial.evidence.script import _problem
+
+    call = GradientRollCall(
+        step=1, parameter="p", share=1.0, shard=0, replica="r", coefficients=[0.0, 1.0, 0.0, 0.0], errors=[1e-4] * 4,
+        residual=1e-6,
+    )  # fmt: skip
+    assert _problem(call, 1, 4) == ("wrong", "no other rank's gradient is in what this rank applies")
+    assert _problem(call, 2, 4)[0] == "wrong"

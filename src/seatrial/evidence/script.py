@@ -123,15 +123,25 @@ def _problem(event: GradientRollCall, rank: int, ranks: int) -> tuple[str, str]:
     own, error = event.coefficients[rank], (event.errors or [None] * ranks)[rank]
     if own is None or error is None:
         return "unclear", "there is no fit for this rank"
-    usual, slack = known[len(known) // 2], ERRORS * error
+    usual, slack = known[len(known) // 2] or known[-1], ERRORS * error
     if abs(own) + slack < LOST * usual or (usual > 0 and abs(own) < LOST * usual and slack < usual / 2):
         return "wrong", f"this rank's gradient is not in the reduced one: it counts {own / usual:.2f} of the others'"
+    if _alone(event, rank):
+        return "wrong", "no other rank's gradient is in what this rank applies"
     if event.residual > RESIDUAL:
         said = f"the reduced gradient is no sum of the ranks': {event.residual:.0%} of it is left over"
         return "unclear", f"{said}; clipping element by element does that"
     if abs(own - usual) > UNEQUAL * usual + slack:
         return "wrong", f"this rank's gradient counts {own / usual:.2f} times as much as the others'"
     return "", ""
+
+
+def _alone(event: GradientRollCall, rank: int) -> bool:
+    """Whether a rank's own gradient is all that it applies: those of the others are known, and count for nothing."""
+    told = list(zip(event.coefficients or (), event.errors or (), strict=False))
+    known = [(abs(c), e) for at, (c, e) in enumerate(told) if at != rank and c is not None and e is not None]
+    own = abs((event.coefficients or [])[rank] or 0.0)
+    return bool(known) and len(known) == len(told) - 1 and all(c + ERRORS * e < LOST * own for c, e in known)
 
 
 def replicas(run: Run) -> Fact:
