@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from seatrial import report
 from seatrial.cli.inspect_text import lines
+from seatrial.cli.main import group
 from seatrial.record import read_record, seal, verify
 from seatrial.trial.claims import REGISTRY
 from tests.support import observations as o
@@ -258,3 +261,25 @@ def test_a_file_that_is_lost_never_makes_it_better(tmp_path: Path, lost: str) ->
     _, after = seal(path.parent)
     assert "supported" not in dict(verdicts(after))
     assert after["exit_code"] != 0
+
+
+@pytest.mark.parametrize("command", ["show", "judge"])
+@pytest.mark.parametrize("claims", [[], [TCP]])
+def test_show_and_judge_say_what_was_seen(tmp_path: Path, command: str, claims: list[dict[str, Any]]) -> None:
+    """Without claims too: a look needs none."""
+    path, _ = o.sealed(o.look(o.host(1), o.host(2), claims=claims), tmp_path / "runs")
+    done = CliRunner().invoke(group, [command, str(path.parent)])
+    assert "between hosts" in done.output, done.output
+    assert "eth0" in done.output
+    assert ("transport.internode" in done.output) == bool(claims)
+    assert "claim   " not in done.output or claims
+
+
+def test_the_report_says_that_a_job_was_only_looked_at(tmp_path: Path) -> None:
+    path, _ = o.sealed(o.look(o.host(1), o.host(2)), tmp_path / "runs")
+    (markdown,) = [p for p in report.write(path) if p.suffix == ".md"]
+    said = markdown.read_text()
+    assert "Observed" in said
+    assert "did not start this job" in said
+    assert "Looked at; nothing was claimed" in said
+    assert "Exit code" not in said

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from seatrial import report
-from seatrial.cli import inspect_text, output
+from seatrial.cli import output, result
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, InputError
 from seatrial.launch.inspect import Asked, inspect
 from seatrial.trial.cluster import Storage
@@ -71,12 +71,7 @@ def command(
     if as_json:
         output.document(outcome.content, outcome.digest)
     else:
-        for line in inspect_text.lines(outcome.content):
-            click.echo(line)
-        if outcome.content["verdicts"]:
-            output.verdicts(outcome.content)
-        elif early:
-            click.echo(f"\nended early: {outcome.content['ended_early']}")
+        result.show(outcome.content)
         output.paths(outcome.record, outcome.digest, reports, False)
     if claims:
         return int(outcome.content["exit_code"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from seatrial import report
-from seatrial.cli import output
+from seatrial.cli import output, result
 from seatrial.errors import EvidenceError
 from seatrial.probe.processes import of_run
 from seatrial.record import find_run, latest, read_record, seal
@@ -34,6 +34,6 @@ def command(run: str, as_json: bool) -> int:
     if as_json:
         output.document(record, digest)
     else:
-        output.verdicts(record)
+        result.show(record)
         output.paths(path, digest, reports, bool(record["ended_early"]))
     return int(record["exit_code"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from seatrial.cli import output
+from seatrial.cli import output, result
 from seatrial.record import find, read_record
 
 
@@ -22,7 +22,7 @@ def command(run: str, as_json: bool, exit_code: bool) -> int:
         click.echo(
             f"{record['run']} · sealed {record['sealed'][:19].replace('T', ' ')} UTC · seatrial {record['seatrial']}"
         )
-        output.verdicts(record)
+        result.show(record)
         output.paths(
             path, digest, [p for p in [path.parent / "report.html"] if p.is_file()], bool(record["ended_early"])
         )

@@ -19,6 +19,12 @@ EXIT_CODES = {
 }
 
 
+OBSERVED = (
+    "seatrial did not start this job: it was looked at while it ran. What can only be known by those who start it, or"
+    " by its own loop, is unknown here."
+)
+
+
 @dataclass(frozen=True)
 class KeyFigure:
     """One figure with what must be read beside it, and the fact it comes from."""
@@ -35,7 +41,7 @@ def headline(account: Account) -> str:
     if account.record.get("void"):
         return "Void: no claim can be judged"
     if not words:
-        return "Nothing was claimed"
+        return "Looked at; nothing was claimed" if account.record.get("observed") is True else "Nothing was claimed"
     claims = f"{len(words)} claim{'' if len(words) == 1 else 's'}"
     counted = [
         (words.count(w), name)
@@ -223,13 +229,19 @@ def _source(data: dict[str, Any]) -> str:
 def banners(account: Account) -> list[tuple[str, str]]:
     """`[(label, text)]` of what must be said loudly before anything else."""
     record = account.record
-    said = [("Void", string(record.get("void"), 600)), ("Ended early", string(record.get("ended_early"), 600))]
+    said = [
+        ("Void", string(record.get("void"), 600)),
+        ("Ended early", string(record.get("ended_early"), 600)),
+        ("Observed", OBSERVED if record.get("observed") is True else ""),
+    ]
     return [(label, text) for label, text in said if text]
 
 
 def exit_line(account: Account) -> str:
     """`Exit code 1: a claim is refuted`; empty if the record has none, or is void."""
     code = account.record.get("exit_code")
+    if account.record.get("observed") is True and not account.verdicts:
+        return ""
     if account.record.get("void") or not isinstance(code, int) or isinstance(code, bool):
         return ""
     return f"Exit code {code}: {EXIT_CODES.get(code, 'no known meaning')}"
