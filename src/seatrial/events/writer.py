@@ -43,7 +43,7 @@ class Writer:
         self.path = path
         self._redactor = redactor or Redactor()
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        self._sequence, self._previous = 0, GENESIS
+        self._size, self._sequence, self._previous = 0, 0, GENESIS
         self._lock = threading.Lock()
         self.write(
             Opened(
@@ -62,24 +62,28 @@ class Writer:
 
     def write(self, event: Event) -> None:
         """Appends one event."""
-        body: dict[str, Any] = plain(event.model_dump(by_alias=True))
+        body: dict[str, Any] = event.model_dump(by_alias=True)
         for name in event.TEXT:  # digests, names and numbers stay as they are: masking them would forge evidence
-            body[name] = self._redactor.value(body[name])
+            body[name] = self._redactor.value(plain(body[name]))
         with self._lock:
-            chained = {"seq": self._sequence, "prev": self._previous, "utc": utc(), "mono": exact(time.monotonic_ns())}
-            line = canonical({**body, **chained}) + b"\n"
+            at = {"seq": self._sequence, "prev": self._previous, "utc": utc(), "mono": exact(time.monotonic_ns())}
+            whole = {**body, **at}
+            try:
+                line = canonical(whole) + b"\n"
+            except ValueError:  # rare: a number that is not finite, a lone surrogate
+                line = canonical(plain(whole)) + b"\n"
             self._append(line)
             self._sequence, self._previous = self._sequence + 1, sha256(line)
 
     def _append(self, line: bytes) -> None:
         """One whole line or nothing: what a full storage took of it is cut off again."""
-        size = os.fstat(self._file).st_size
         try:
             if os.write(self._file, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         except OSError:
-            os.ftruncate(self._file, size)
+            os.ftruncate(self._file, self._size)
             raise
+        self._size += len(line)
 
     def close(self) -> None:
         """Writes `closed`: this process says that it has nothing more to say."""

@@ -184,7 +184,7 @@ class Observation:
         ids, mask = batches.tokens_of(parts)
         self._tokens.add(ids, mask)
         self._steps.saw([(self._ordinal, mark)] if mark else [], waited, epoch)
-        self._steps.counted(*batches.count(ids, mask))
+        self._steps.counts(lambda: batches.count(ids, mask))
         self._ordinal += 1
 
     def step(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -50,7 +50,7 @@ class Steps:
         self._samples: list[tuple[int, str]] = []
         self._epochs: list[int] = []
         self._waited: float | None = None
-        self._counted, self._counted_from = 0, "unknown"
+        self._uncounted: list[Callable[[], tuple[int, str]]] = []
         self._updates = 0
         if self._watch and self.number + 1 in self._watched:
             self._watch.start()
@@ -79,9 +79,13 @@ class Steps:
         if waited is not None:
             self._waited = (self._waited or 0.0) + waited
 
-    def counted(self, tokens: int, source: str) -> None:
-        """Tokens of a batch of this step, for a loop that does not tell them."""
-        self._counted, self._counted_from = self._counted + tokens, source
+    def counts(self, tokens: Callable[[], tuple[int, str]]) -> None:
+        """How to count the tokens of a batch of this step, and from what; asked if the loop does not tell them."""
+        self._uncounted.append(tokens)
+
+    def _count(self) -> tuple[int, str]:
+        counted = [count() for count in self._uncounted]
+        return sum(tokens for tokens, _ in counted), counted[-1][1] if counted else "unknown"
 
     def step(
         self,
@@ -103,12 +107,13 @@ class Steps:
         ended = time.monotonic()
         self.flush()
         self.number += 1
+        tokens, tokens_from = self._count() if tokens is None else (_whole(tokens), "told")
         fields: dict[str, Any] = {
             "step": self.number,
             "samples": self._samples,
             "epochs": self._epochs,
-            "tokens": self._counted if tokens is None else _count(tokens),
-            "tokens_from": self._counted_from if tokens is None else "told",
+            "tokens": tokens,
+            "tokens_from": tokens_from,
             "gradient_norm": norm,
             "lr": self._current_rate(),
             "duration_s": ended - self._mark,
@@ -143,8 +148,9 @@ class Steps:
         """Writes the step that is held, if one is."""
         if self._held is not None:
             fields, self._held = self._held, None
-            loss = fields["loss"]
-            self._rank.events.write(Step(**{**fields, "loss": _number(loss) if isinstance(loss, Tensor) else loss}))
+            if isinstance(fields["loss"], Tensor):
+                fields["loss"] = _number(fields["loss"])
+            self._rank.events.write(Step(**fields))
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -192,7 +198,7 @@ def _number(value: Tensor | float | None) -> Any:
     return None if value is None else measured(float(value))
 
 
-def _count(tokens: int) -> int:
+def _whole(tokens: int) -> int:
     whole = int(tokens)
     if whole < 0:
         raise RunError(f"trial.step: tokens is {whole}; expected how many tokens this rank trained on in the step")
