@@ -120,6 +120,14 @@ def test_a_first_line_of_wrong_kinds(told: list[str]) -> None:
         find(log([MARK + json.dumps({**head, "pieces": "2"}), *told[1:]]))
 
 
+@pytest.mark.parametrize("name", ["", "..", "../elsewhere", "/etc/cron.d/x", "a/b"])
+@pytest.mark.parametrize("field", ["run", "file"])
+def test_a_name_that_leads_elsewhere_is_refused(told: list[str], field: str, name: str) -> None:
+    head = json.loads(told[0].removeprefix(MARK)) | {field: name}
+    with pytest.raises(EvidenceError, match="no plain one"):
+        find(log([MARK + json.dumps(head), *told[1:]]))
+
+
 def test_a_log_without_a_delivery() -> None:
     assert find("") is None
     assert find("seatrial: sealed /x/record.json\n") is None

@@ -201,4 +201,7 @@ def _head(said: str) -> Head:
     kinds = {"str": str, "int": int, "list[str]": list}
     if wrong := [f.name for f in fields(Head) if not isinstance(getattr(head, f.name), kinds[str(f.type)])]:
         raise EvidenceError(f"the log's copy of a record does not say its {wrong[0]}")
+    for name in (head.run, head.file):  # they become paths here, and a job's log holds what anyone printed there
+        if name in ("", ".", "..") or name != PurePosixPath(name).name:
+            raise EvidenceError(f"the log's copy of a record has the name {name!r}, which is no plain one")
     return head
