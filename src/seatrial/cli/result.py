@@ -12,6 +12,7 @@ from seatrial.cli import inspect_text, output
 def show(record: dict[str, Any]) -> None:
     """The verdicts; of a job that was looked at, first what was seen, which needs no claims."""
     if record.get("observed"):
+        click.echo()
         for line in inspect_text.lines(record):
             click.echo(line)
     if record["verdicts"] or not record.get("observed"):

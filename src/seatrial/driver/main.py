@@ -234,7 +234,12 @@ class Driver:
         return lost_hosts(self.layout, role, self.trial.scaling.num_workers, silent)
 
     def _open_session(self) -> Any:
-        import ray
+        try:
+            import ray
+        except ModuleNotFoundError:
+            raise RunError(
+                f"{sys.executable} has no Ray; expected the `python` on the PATH to be the one Ray runs in"
+            ) from None
 
         from seatrial.driver.ray_session import RaySession
 
