@@ -255,6 +255,7 @@ def test_progress_says_a_step_when_all_ranks_have_made_it() -> None:
         for name, event in (
             ("driver", {"event": "phase_started", "phase": "train"}),
             ("driver", {"event": "train_attempt", "attempt": 2, "status": "RUNNING", "workers": [{"node": "a"}] * 2}),
+            ("driver", {"event": "train_attempt", "attempt": 2, "status": "RUNNING", "workers": [{"node": "a"}] * 2}),
             ("rank-0", {"event": "evaluated", "phase": "before", "items": [[0, 20.0, 10, 10]]}),
             ("rank-1", {"event": "evaluated", "phase": "before", "items": [[1, 40.0, 10, 10]]}),
             ("rank-0", {"event": "step", "step": 1, "loss": 2.0}),

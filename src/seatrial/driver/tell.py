@@ -84,6 +84,7 @@ class Progress:
         self._seen: dict[int, dict[str, Any]] = {}
         self._scores: dict[str, dict[str, list[Any]]] = {}
         self._said = 0.0
+        self._attempt = ""
 
     def lines(self, name: str, event: dict[str, Any]) -> Iterator[str]:
         """What one more event adds to say."""
@@ -93,7 +94,10 @@ class Progress:
         elif kind == "train_attempt":
             ranks, hosts = len(event["workers"]), len({worker["node"] for worker in event["workers"]})
             where = f"{ranks} rank{'s' * (ranks != 1)} on {hosts} host{'s' * (hosts != 1)}"
-            yield f"seatrial: attempt {event['attempt']} {str(event['status']).lower()}, {where}"
+            said = f"seatrial: attempt {event['attempt']} {str(event['status']).lower()}, {where}"
+            if said != self._attempt:  # Ray Train has more to say of an attempt than this
+                self._attempt = said
+                yield said
         elif kind == "stalled":
             yield f"seatrial: no progress within {event.get('limit')} = {event.get('seconds')} s"
         elif kind == "step" and name.startswith("rank-"):
