@@ -39,7 +39,7 @@ lm-eval:
 	test -x .venv-lm-eval/bin/python || $(PYTHON) -m venv .venv-lm-eval
 	.venv-lm-eval/bin/python -m pip install -q --disable-pip-version-check torch==2.13.0
 	.venv-lm-eval/bin/python -m pip install -q --disable-pip-version-check -e '.[train,lm-eval]' accelerate pytest
-	.venv-lm-eval/bin/python -m pytest -q -m lm_eval
+	.venv-lm-eval/bin/python -m pytest -q -m lm_eval tests/lm_eval
 
 # SmolLM2-135M-Instruct from a package (93 MB), fine-tuned on Python's docstrings: about nine minutes on two cores.
 # One of its claims does not hold, so that 1 is the exit code to expect.
