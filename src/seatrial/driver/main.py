@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seatrial.driver import code, guard, pods
+from seatrial.driver import code, guard
 from seatrial.driver.account import account
 from seatrial.driver.blame import lost_hosts, required_network, why_it_failed, why_script_failed
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
@@ -258,6 +258,8 @@ class Driver:
 
     def _note_pods(self) -> None:
         """Which image each pod of the cluster runs: when the probes have come, and again before they go."""
+        from seatrial.driver import pods  # with its TLS: a run on one machine needs none
+
         if own := pods.layer():
             self._note(own)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.evidence.facts import Evidence, Fact
+from seatrial.evidence.facts import NOT_ESTABLISHED, Evidence, Fact
 
 Answer = tuple[str, str, str]
 Judge = Callable[[dict[str, Any], "Look"], Answer]
@@ -40,3 +40,10 @@ class Look:
         if not fact.known:
             raise Missing(fact)
         return fact.value
+
+
+def of_random_tokens(look: Look, whatever: str) -> Answer | None:
+    """What every learning claim is on random tokens, declared or measured; None where they are none."""
+    if not look.value("learning.data")["synthetic"]:
+        return None
+    return NOT_ESTABLISHED, "synthetic-data", f"random tokens: nothing can be learnt from them, {whatever}"

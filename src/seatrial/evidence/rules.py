@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.evidence import rules_script, rules_tasks, rules_transport
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED
-from seatrial.evidence.look import Answer, Judge, Look
+from seatrial.evidence.look import Answer, Judge, Look, of_random_tokens
 
 
 def _completed(_: dict[str, Any], look: Look) -> Answer:
@@ -151,12 +151,8 @@ def _heldout(metric: str, form: Callable[[float], str]) -> Judge:
     def decide(asked: dict[str, Any], look: Look) -> Answer:
         if look.aside("execution.script").known:
             return rules_script.learnt(f"learning.heldout.{metric}", asked, look, compare)
-        if look.value("learning.data")["synthetic"]:
-            return (
-                NOT_ESTABLISHED,
-                "synthetic-data",
-                "random tokens: nothing can be learnt from them, whatever the loss did",
-            )
+        if answer := of_random_tokens(look, "whatever the loss did"):
+            return answer
         name = f"learning.heldout.{metric}"
         if (last := look.fact(f"{name}.after")).state == "error":
             return REFUTED, "non-finite", f"held-out {metric.replace('_', ' ')} after training: {last.reason}"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED
-from seatrial.evidence.look import Answer, Judge, Look
+from seatrial.evidence.look import Answer, Judge, Look, of_random_tokens
 
 
 def either(built_in: Judge, own: Judge) -> Judge:
@@ -114,13 +114,8 @@ Compare = Callable[[dict[str, Any], float, float, Look], tuple[str, bool]]
 
 def learnt(name: str, asked: dict[str, Any], look: Look, compare: Compare) -> Answer:
     """A held-out claim by the script's own evaluation: one witness, which can speak against itself and not for."""
-    data = look.value("learning.data")
-    if data["synthetic"]:
-        return (
-            NOT_ESTABLISHED,
-            "synthetic-data",
-            "random tokens: nothing can be learnt from them, whatever the loss did",
-        )
+    if answer := of_random_tokens(look, "whatever the loss did"):
+        return answer
     if (last := look.fact(f"{name}.after")).state == "error":
         return REFUTED, "non-finite", f"held-out after training: {last.reason}"
     before, after = look.value(f"{name}.before"), look.value(f"{name}.after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seatrial.evidence.facts import NOT_ESTABLISHED, REFUTED, SUPPORTED
-from seatrial.evidence.look import Answer, Judge, Look
+from seatrial.evidence.look import Answer, Judge, Look, of_random_tokens
 from seatrial.evidence.paired import items_for
 
 
@@ -16,12 +16,8 @@ def _named(asked: dict[str, Any], look: Look) -> Answer:
 
 
 def _accuracy(asked: dict[str, Any], look: Look) -> Answer:
-    if look.value("learning.data")["synthetic"]:
-        return (
-            NOT_ESTABLISHED,
-            "synthetic-data",
-            "random tokens: nothing can be learnt from them, whatever it answers",
-        )
+    if answer := of_random_tokens(look, "whatever it answers"):
+        return answer
     name = f"learning.task.{asked['task']}"
     if (last := look.fact(f"{name}.after")).state == "error":
         return REFUTED, "non-finite", f"after training, {last.reason}"
