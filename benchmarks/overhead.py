@@ -124,7 +124,7 @@ def member(document: Path, warmup: int) -> None:
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from seatrial.plan.schedule import learning_rate
+    from seatrial.plan.batches import learning_rate
     from seatrial.train.data.source import python_stdlib
 
     work = json.loads(document.read_text())

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from seatrial.events import read
-from seatrial.events.schema import Environment
+from seatrial.events.layers import Sharding, layer
 from seatrial.plan import plan
 from seatrial.plan.traffic import messages
 from tests.support import gloo
@@ -85,7 +85,8 @@ def test_messages_are_what_torch_sends(world: int, workload: dict[str, Any], tmp
     )
     layout = gloo.run(trial, tmp_path / "runs", partial(listen, tmp_path))
     stream = read(layout.process(1, "rank-0"), "rank-0", layout.root.name)
-    sharding = next(e.content for e in stream.all(Environment) if e.layer == "sharding")
+    sharding = layer(stream, Sharding)
+    assert sharding
     planned = Counter[tuple[str, int]]()
     for message in messages(sharding, plan(trial).micro_batches):
         planned[message.collective, message.size] += message.times

@@ -10,9 +10,9 @@ import pytest
 
 from seatrial.events import Stream
 from seatrial.events.wires import HostSample, NcclLog
-from seatrial.evidence import observe
-from seatrial.evidence.gather import Run
-from seatrial.evidence.judge import judge
+from seatrial.evidence import judge, observe
+from seatrial.evidence.facts.transport import NCCL
+from seatrial.evidence.run import Run
 from seatrial.probe.nccl.carry import pack
 from seatrial.probe.nccl.reader import Reader
 from tests.support.nccl import Job
@@ -104,10 +104,10 @@ def test_a_lie_costs_the_claim(found: Run, verdict_and_reason: tuple[str, str], 
 
 def test_the_report_s_facts_say_versions_and_troubles() -> None:
     job = Job(extra={1: ("NET/OFI Need to force simple protocol: GDR not supported",)})
-    fact = observe(over_nccl(job, EFA)).get("transport.nccl").value
-    assert fact["versions"]["nccl"] == {"2.27.5": []}
-    assert [t["trouble"] for t in fact["troubles"]] == ["ofi-gdr-off"]
-    assert [row["word"] for row in fact["internode"]["bytes"]] == ["within", "within"]
+    fact = observe(over_nccl(job, EFA)).get(NCCL).value
+    assert fact.versions["nccl"] == {"2.27.5": []}
+    assert [t["trouble"] for t in fact.troubles] == ["ofi-gdr-off"]
+    assert [row.word for row in fact.internode.bytes or ()] == ["within", "within"]
 
 
 def test_facts_that_no_probe_wrote() -> None:

@@ -249,7 +249,7 @@ def test_few_tokens_are_not_called_random() -> None:
 
 def test_of_four_ranks_that_train_each_for_itself_the_first_is_named() -> None:
     """Most weights are zero then: nothing may be divided by their median."""
-    from seatrial.evidence.script import _problem
+    from seatrial.evidence.script.execution import _problem
 
     call = GradientRollCall(
         step=1, parameter="p", share=1.0, shard=0, replica="r", coefficients=[0.0, 1.0, 0.0, 0.0], errors=[1e-4] * 4,

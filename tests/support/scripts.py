@@ -23,7 +23,7 @@ from seatrial.events.schema import (
 )
 from seatrial.events.script import ScriptEnded, TrainAttempt
 from seatrial.events.wires import HostSample
-from seatrial.evidence.gather import Run
+from seatrial.evidence.run import Run
 from seatrial.plan.batches import TOLERANCES
 
 STEPS, SECONDS = 32, 16

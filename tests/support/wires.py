@@ -18,7 +18,7 @@ from seatrial.events import Stream
 from seatrial.events.base import Event
 from seatrial.events.schema import Closed, Environment, Opened, Planned, Step
 from seatrial.events.wires import HostSample
-from seatrial.evidence.gather import Run
+from seatrial.evidence.run import Run
 from seatrial.plan.batches import TOLERANCES
 
 S = 1 << 20

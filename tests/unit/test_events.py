@@ -17,7 +17,7 @@ from seatrial.canon import plain
 from seatrial.events import Layout, Redactor, Stream, Writer, read
 from seatrial.events.base import Event
 from seatrial.events.layout import is_unlisted_by_design
-from seatrial.events.schema import Closed, Evaluated, NonFinite, Opened, Planned, ProcessFailed, RollCall, Step
+from seatrial.events.schema import Closed, Environment, Evaluated, NonFinite, Opened, ProcessFailed, RollCall, Step
 
 pytestmark = pytest.mark.unit
 
@@ -194,9 +194,9 @@ facts = st.dictionaries(
 def test_all_facts_survive_in_their_plain_form(folder, content: dict[str, Any]):
     path = folder / "facts.jsonl"
     path.unlink(missing_ok=True)
-    stream = written(path, Planned(facts=content))
+    stream = written(path, Environment(layer="any", content=content))
     assert stream.closed
-    assert stream.events[1] == Planned(facts=Redactor({}).value(plain(content)))
+    assert stream.events[1] == Environment(layer="any", content=Redactor({}).value(plain(content)))
 
 
 def test_numbers_that_are_not_finite_and_text_that_is_not_unicode_survive(tmp_path):
@@ -204,7 +204,7 @@ def test_numbers_that_are_not_finite_and_text_that_is_not_unicode_survive(tmp_pa
         tmp_path / "a.jsonl",
         step(1, loss=math.nan),
         Evaluated(phase="after", step=1, items=[(0, -math.inf, 8, 8), (1, 3.5, 8, 8)]),
-        Planned(facts={"share": math.nan, "counter": 2**70}),
+        Environment(layer="any", content={"share": math.nan, "counter": 2**70}),
         ProcessFailed(error="/data/\udcff.txt: cannot be read", during="step 2"),
     )
     _, diverged, evaluated, planned, failed, _ = stream.events
@@ -212,8 +212,12 @@ def test_numbers_that_are_not_finite_and_text_that_is_not_unicode_survive(tmp_pa
     assert diverged.loss == NonFinite(text="NaN")
     assert isinstance(evaluated, Evaluated)
     assert evaluated.items == [(0, NonFinite(text="-Infinity"), 8, 8), (1, 3.5, 8, 8)]
-    assert planned == Planned(
-        facts={"share": {"state": "error", "reason": "non-finite", "text": "NaN"}, "counter": "1180591620717411303424"}
+    assert planned == Environment(
+        layer="any",
+        content={
+            "share": {"state": "error", "reason": "non-finite", "text": "NaN"},
+            "counter": "1180591620717411303424",
+        },
     )
     assert failed == ProcessFailed(error=r"/data/\udcff.txt: cannot be read", during="step 2")
 

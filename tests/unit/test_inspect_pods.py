@@ -17,7 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from seatrial.driver import pods
-from seatrial.evidence.pods import Place, image_ran, of
+from seatrial.events.layers import Pod
+from seatrial.evidence.witness.pods import Place, image_ran, of
 from tests.support import kuberay_answers as k
 from tests.unit.server_answers.world import status
 
@@ -138,8 +139,8 @@ def test_no_connection_no_account_and_no_kubernetes(api: Api, monkeypatch: pytes
     assert pods.layer(tmp_path) is None
 
 
-def told(name: str, image: str, ip: str = "") -> dict[str, str]:
-    return {"name": name, "node": "n", "ip": ip, "image": "repo:tag", "image_id": image}
+def told(name: str, image: str, ip: str = "") -> Pod:
+    return Pod(name=name, ip=ip, image="repo:tag", image_id=image)
 
 
 A, B = (f"repo@sha256:{letter * 64}" for letter in "ab")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.evidence.paired import Z95, bootstrap, compare, items_for, mcnemar, tango
+from seatrial.evidence.witness.statistics import Z95, bootstrap, compare, items_for, mcnemar, tango
 
 pytestmark = pytest.mark.unit
 

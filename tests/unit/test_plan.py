@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from seatrial.canon import canonical
 from seatrial.errors import InputError
+from seatrial.events.planned import PlanFacts
 from seatrial.plan import plan
+from seatrial.plan.batches import RATE_FLOOR, learning_rate
 from seatrial.plan.order import chain, indices, row, sample_digest, step_digest
-from seatrial.plan.schedule import FLOOR, learning_rate
 from tests.support.trials import tiny
 
 pytestmark = pytest.mark.unit
@@ -79,10 +80,10 @@ def test_the_schedule_meets_its_end_points():
     rate = [learning_rate(step, peak=0.01, warmup_steps=10, steps=100) for step in range(1, 101)]
     assert rate[0] == pytest.approx(0.001)
     assert rate[9] == max(rate) == 0.01
-    assert rate[99] == min(rate[10:]) == pytest.approx(0.01 * FLOOR)
+    assert rate[99] == min(rate[10:]) == pytest.approx(0.01 * RATE_FLOOR)
     assert all(a < b for a, b in pairwise(rate[:10]))
     assert all(a > b for a, b in pairwise(rate[9:]))
-    assert rate[54] == pytest.approx(0.01 * (1 + FLOOR) / 2)  # half-way down the cosine
+    assert rate[54] == pytest.approx(0.01 * (1 + RATE_FLOOR) / 2)  # half-way down the cosine
 
 
 @given(steps=st.integers(1, 500), data=st.data(), peak=st.floats(0, 1))
@@ -132,9 +133,11 @@ def test_a_checkpoint_follows_the_last_step_and_the_roll_is_called_there(every, 
 
 def test_the_plan_is_written_as_facts_with_its_tolerances():
     facts = plan(tiny()).facts()
-    assert facts["mesh"] == [1, 2]
-    assert facts["tolerances"]["evaluation_relative"] > 0
-    canonical(facts)
+    assert facts.mesh == (1, 2)
+    assert facts.tolerances.evaluation_relative
+    written = canonical(facts.model_dump())
+    assert PlanFacts.model_validate_json(written) == facts
+    assert b"observed" not in written  # what was not planned is not written
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,11 @@ from seatrial.events import Stream
 from seatrial.events.base import Event
 from seatrial.events.schema import Closed, DataOpened, Opened, Planned
 from seatrial.events.tasks import TaskOverlap, TaskScored
-from seatrial.evidence import judge, learning
+from seatrial.evidence import judge
 from seatrial.evidence.facts import Evidence, Fact
-from seatrial.evidence.gather import Run
+from seatrial.evidence.facts.execution import DATA_ORDER, DataOrder
+from seatrial.evidence.run import Run
+from seatrial.evidence.training import learning
 from seatrial.train.tasks.items import read_items
 from seatrial.train.tasks.planned import TOLERANCES, check_tasks, planned_tasks
 from seatrial.trial import Trial
@@ -114,11 +116,11 @@ def test_a_file_is_checked_before_anything_starts_and_frozen_with_the_plan(in_tm
     with pytest.raises(InputError, match=r"workload.evaluate.tasks.0.path: digits.jsonl: No such file"):
         check_tasks(with_task())
     check_tasks(with_task(), everywhere=False)
-    assert planned_tasks(with_task())["tasks"][0]["digest"] is None
+    assert planned_tasks(with_task())[0].digest is None
     Path("digits.jsonl").write_text(GOOD["exact_match"])
     check_tasks(with_task())
-    planned = planned_tasks(with_task())["tasks"][0]
-    assert (planned["name"], planned["items"], planned["digest"][:7]) == ("digits", 1, "sha256:")
+    planned = planned_tasks(with_task())[0]
+    assert (planned.name, planned.items, str(planned.digest)[:7]) == ("digits", 1, "sha256:")
 
 
 def test_bytes_have_no_chat_template(in_tmp: Path) -> None:
@@ -190,7 +192,7 @@ def run(
     total = len(scores["before"])
     planned = {
         "steps": STEPS,
-        "tolerances": {**TOLERANCES, "task_bootstrap_resamples": 1000},
+        "tolerances": TOLERANCES.model_copy(update={"task_bootstrap_resamples": 1000}),
         "synthetic": "random-tokens" if synthetic else None,
     }
     planned |= {"tasks": [{"name": "digits", "kind": "exact_match", "items": total, "digest": "sha256:one"}]}
@@ -220,9 +222,13 @@ def scores(before: list[float], after: list[float]) -> Scores:
     return {"before": before, "base": before, "after": after, "reload": after}
 
 
+def facts(seen: Run) -> dict[str, Fact[Any]]:
+    return {fact.id: fact for fact in learning.facts(seen)}
+
+
 def verdict(seen: Run, **asked: Any) -> tuple[str, str, str]:
-    order = Fact("execution.data_order", value={"steps": STEPS, "matching": STEPS, "first_difference": None})
-    evidence = Evidence({"learning": learning.facts(seen), "execution": {order.id: order}})
+    order = DATA_ORDER.seen(DataOrder(STEPS, STEPS, None, []), "a test")
+    evidence = Evidence({"learning": facts(seen), "execution": {order.id: order}})
     found = judge([{"claim": "learning.task.accuracy", "task": "digits", **asked}], evidence)[0]
     return found.verdict, found.reason, found.seen
 
@@ -321,8 +327,8 @@ def test_what_goes_missing_never_helps(gone: set[int]) -> None:
 
 def test_items_in_the_record_are_bounded_and_their_counts_exact() -> None:
     many = scores([0.0] * 500, [1.0] * 200 + [0.0] * 300)
-    fact = learning.facts(run(many))["learning.task.digits.items"]
-    assert (fact.value["items"], fact.value["changed"], len(fact.value["shown"])) == (500, 200, 150)
+    items = facts(run(many))["learning.task.digits.items"].value
+    assert (items.items, items.changed, len(items.shown)) == (500, 200, 150)
 
 
 def test_the_report_has_a_heading_for_each_task() -> None:
@@ -330,11 +336,11 @@ def test_the_report_has_a_heading_for_each_task() -> None:
     from seatrial.report.tasks import FACTS, group
     from seatrial.report.words import title_of
 
-    found = {name: fact for name, fact in learning.facts(run(UP)).items() if ".task." in name}
+    found = {name: fact for name, fact in facts(run(UP)).items() if ".task." in name}
     assert {name.rpartition(".")[2] for name in found} == {*FACTS}
     assert {group(name) for name in found} == {"Task digits"}
     assert title_of("learning.task.digits.after") == "After training"
-    lines = {name.rpartition(".")[2]: lead(name, fact.value, fact.unit) for name, fact in found.items()}
+    lines = {name.rpartition(".")[2]: lead(name, fact.json()["value"], fact.type.unit) for name, fact in found.items()}
     assert lines["after"] == "30 of 40 right, 75 %"
     assert lines["change"].startswith("+75.0 points (59.7 to 85.8); 30 gained, 0 lost, p = 1.9e-09; exact McNemar")
     assert [name for name, line in lines.items() if not line] == ["asked"]

@@ -8,18 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.events.layers import Sharding, Unit
 from seatrial.plan.traffic import RINGS, Message, Sent, groups, messages, padded, sent
 
 pytestmark = pytest.mark.unit
 MIB = 1 << 20
 
 
-def sharding(replicate: int, shard: int, *, reshard: bool = True, frozen: int = 0) -> dict[str, Any]:
+def sharding(replicate: int, shard: int, *, reshard: bool = True, frozen: int = 0) -> Sharding:
     """One unit of 1,000 elements, already padded, of which `frozen` are not trained."""
-    return {
-        "units": [{"name": "root", "tensors": 2, "padded": 1000, "padded_trainable": 1000 - frozen}],
-        "mesh": [replicate, shard], "param_dtype": "bf16", "reduce_dtype": "fp32", "reshard_after_forward": reshard,
-    }  # fmt: skip
+    unit = Unit(name="root", tensors=2, padded=1000, padded_trainable=1000 - frozen)
+    return Sharding(
+        units=(unit,),
+        mesh=(replicate, shard),
+        param_dtype="bf16",
+        reduce_dtype="fp32",
+        reshard_after_forward=reshard,
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,7 @@ def sharding(replicate: int, shard: int, *, reshard: bool = True, frozen: int = 
         (sharding(1, 1), 8, []),
     ],
 )
-def test_messages_of_a_step(given_: dict[str, Any], micro_batches: int, expected: list[tuple[str, int, int]]) -> None:
+def test_messages_of_a_step(given_: Sharding, micro_batches: int, expected: list[tuple[str, int, int]]) -> None:
     assert [(m.collective, m.size, m.times) for m in messages(given_, micro_batches)] == expected
 
 

@@ -49,7 +49,7 @@ def _files(layout: Layout, ranks: int, attempts: list[TrainAttempt]) -> dict[int
         if not written:
             continue
         pids = {header.pid for path in written if (header := read(path, path.name, layout.root.name).header)}
-        told = next((a for a in attempts if pids & {worker["pid"] for worker in a.workers}), None)
+        told = next((a for a in attempts if pids & {worker.pid for worker in a.workers}), None)
         number = int(folder.name[1:])
         count = len(told.workers) if told else max(ranks, len(written))
         found[number] = [layout.relative(layout.process(number, f"rank-{rank}")) for rank in range(count)]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from seatrial.canon import canonical, digest, plain, sha256, utc
 from seatrial.errors import InputError
 from seatrial.events import Layout, Redactor, Writer
+from seatrial.events.layout import problem_with
+from seatrial.events.planned import PlanFacts, PlannedSchedule
 from seatrial.events.schema import Planned, Roster, StorageCanary
-from seatrial.events.storage import problem_with
 from seatrial.plan import plan
 from seatrial.plan.batches import TOLERANCES
 from seatrial.train.tasks.planned import TOLERANCES as TASK_TOLERANCES
 from seatrial.train.tasks.planned import check_tasks, planned_tasks
 from seatrial.trial import Trial
-from seatrial.trial.script import Script
+from seatrial.trial.kinds import RUN, SCRIPT, Phase
 
 RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can still hold the record
 
@@ -24,8 +26,7 @@ RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can st
 def check_shared(trial: Trial) -> None:
     """What a cluster's driver can know before it makes a run directory. Raises InputError."""
     check_shared_path(trial.storage.path)
-    if not trial.script:
-        plan(trial)
+    PLANS[trial.run_kind.name](trial)
     check_tasks(trial, everywhere=False)
     recorded(trial)
 
@@ -115,49 +116,55 @@ def freeze(trial: Trial, layout: Layout) -> Writer:
     problem = problem_with(layout.root)
     events.write(StorageCanary(path=str(layout.root), ok=not problem, problem=problem))
     sections = {name: digest(value) for name, value in document.items()}
-    if trial.script:  # which event files there must be is known once Ray Train has started the ranks
-        events.write(Planned(facts=_script_facts(trial, trial.script, sections)))
-        return events
-    work = trial.training
-    planned = plan(trial).facts()
-    facts = {
-        **planned,
-        **planned_tasks(trial),
-        "tolerances": {**planned["tolerances"], **TASK_TOLERANCES},
-        "sections": sections,
-        "synthetic": work.data.synthetic,
-        "heldout_windows": work.data.heldout_windows,
-        "micro_batch": work.micro_batch,
-        "global_batch": work.global_batch,
-        "precision": work.precision,
-        "reduce_dtype": work.reduce_dtype,
-        "strategy": work.strategy,
-        "image": trial.image,
-        "schedule": {
-            "peak": work.optimizer.lr,
-            "warmup_steps": work.optimizer.warmup_steps,
-            "steps": work.steps,
-        },
-    }
-    events.write(Planned(facts=facts))
-    for phase, role in (("train", "rank"), ("reload", "reload")):
-        files = [layout.relative(layout.process(1, f"{role}-{rank}")) for rank in range(trial.scaling.num_workers)]
-        events.write(Roster(phase=phase, attempt=1, files=files))
+    events.write(Planned(facts=PLANS[trial.run_kind.name](trial).model_copy(update={"sections": sections})))
+    if trial.run_kind.planned_ranks:  # of a script, Ray Train says which ranks there are once it has started them
+        for phase in trial.run_kind.phases:
+            events.write(Roster(phase=phase.name, attempt=1, files=_files(layout, phase, trial.scaling.num_workers)))
     return events
 
 
-def _script_facts(trial: Trial, work: Script, sections: dict[str, str]) -> dict[str, Any]:
-    """What is planned of a script: what the trial says of it, and nothing that only the script knows."""
-    return {
-        "script": Path(work.script).name,
-        "steps": work.steps,
-        "ranks": trial.scaling.num_workers,
-        "steady_from": work.measure.warmup_steps + 1,
-        "synthetic": work.synthetic,
-        "sections": sections,
-        "image": trial.image,
-        "tolerances": TOLERANCES,
-    }
+def _files(layout: Layout, phase: Phase, processes: int) -> list[str]:
+    return [layout.relative(layout.process(1, f"{phase.role}-{number}")) for number in range(processes)]
+
+
+def _plan_of_training(trial: Trial) -> PlanFacts:
+    """What follows from the trial by arithmetic, and what of it the judgement needs."""
+    work, planned = trial.training, plan(trial).facts()
+    tasks = planned_tasks(trial)
+    return planned.model_copy(
+        update={
+            **({"tasks": tasks} if tasks else {}),
+            "tolerances": planned.tolerances.also(TASK_TOLERANCES),
+            "synthetic": work.data.synthetic,
+            "heldout_windows": work.data.heldout_windows,
+            "micro_batch": work.micro_batch,
+            "global_batch": work.global_batch,
+            "precision": work.precision,
+            "reduce_dtype": work.reduce_dtype,
+            "strategy": work.strategy,
+            "image": trial.image,
+            "schedule": PlannedSchedule(
+                peak=work.optimizer.lr, warmup_steps=work.optimizer.warmup_steps, steps=work.steps
+            ),
+        }
+    )
+
+
+def _plan_of_script(trial: Trial) -> PlanFacts:
+    """What the trial says of a script, and nothing that only the script knows."""
+    work = trial.team_script
+    return PlanFacts(
+        script=Path(work.script).name,
+        steps=work.steps,
+        ranks=trial.scaling.num_workers,
+        steady_from=work.measure.warmup_steps + 1,
+        synthetic=work.synthetic,
+        image=trial.image,
+        tolerances=TOLERANCES,
+    )
+
+
+PLANS: dict[str, Callable[[Trial], PlanFacts]] = {RUN.name: _plan_of_training, SCRIPT.name: _plan_of_script}
 
 
 def _reserve(layout: Layout) -> None:

@@ -1,10 +1,27 @@
-"""What every event is."""
+"""What events are made of: the base of every event, and numbers with the bounds within which sums stay finite."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+LARGEST = 1e300  # of a number that was measured: a million of them can be added up
+
+Count = Annotated[int, Field(ge=0, le=1 << 100)]
+Seconds = Annotated[float, Field(ge=0, le=1e12)]
+Decimal = Annotated[str, Field(pattern=r"^[0-9]{1,40}$")]  # a counter or a size: it may pass 2⁵³
+
+
+def _summable(value: float) -> float:
+    if math.isfinite(value) and abs(value) > LARGEST:
+        raise ValueError(f"{value} is beyond ±{LARGEST:g}")
+    return value
+
+
+# One that is not finite may be written: the file then has a NonFinite in its place, and never the number.
+Number = Annotated[float, AfterValidator(_summable)]
 
 
 class Event(BaseModel):
@@ -12,3 +29,19 @@ class Event(BaseModel):
 
     TEXT: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NonFinite(BaseModel):
+    """Stands where a number should be and was not finite."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    state: Literal["error"] = "error"
+    reason: Literal["non-finite"] = "non-finite"
+    text: str
+
+
+Measured = Number | NonFinite
+
+
+class Nonsense(ValueError):
+    """Events that no sound writer wrote: each is well formed, and together they cannot be. Says what is wrong."""

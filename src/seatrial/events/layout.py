@@ -1,7 +1,9 @@
-"""The run directory: where each thing of a run lies, and what the record does not list."""
+"""The run directory: where each thing lies, what the record does not list, and whether a storage can hold one."""
 
 from __future__ import annotations
 
+import os
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,3 +47,27 @@ def is_unlisted_by_design(root: Path, relative: str) -> bool:
         return True
     manifest = (root / relative).with_name("manifest.json")
     return relative.startswith("checkpoints/") and name != "manifest.json" and manifest.is_file()
+
+
+def problem_with(folder: Path) -> str:
+    """Empty if `folder` does all five, else what failed and how."""
+    name = f".canary-{socket.gethostname()}-{os.getpid()}"
+    first, second = folder / name, folder / f"{name}.renamed"
+    doing = "create the folder"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        doing = "write"
+        first.write_bytes(b"seatrial")
+        doing = "read back"
+        if first.read_bytes() != b"seatrial":
+            return f"what was written to {first} reads back differently"
+        doing = "list"
+        if name not in os.listdir(folder):
+            return f"{first} was written but is not listed in its folder"
+        doing = "rename"
+        first.rename(second)
+        doing = "delete"
+        second.unlink()
+    except OSError as error:
+        return f"cannot {doing} in {folder}: {error.strerror or error}"
+    return ""

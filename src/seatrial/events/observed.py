@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from seatrial.events.base import Event
+from seatrial.events.base import Count, Event, Number
 
 Subject = Literal["roll_calls", "gradients", "replicas", "loss", "tokens", "data", "data_wait", "module", "memory"]
 
@@ -43,10 +43,10 @@ class TokensSeen(Event):
     """
 
     event: Literal["tokens_seen"] = "tokens_seen"
-    tokens: int
-    distinct: int
-    largest: int
-    coincidence: float | None
+    tokens: Count
+    distinct: Count
+    largest: Count
+    coincidence: Number | None
 
 
 class DeviceMemory(Event):

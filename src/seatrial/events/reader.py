@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from seatrial.canon import parse, sha256
 from seatrial.events.base import Event
@@ -76,14 +77,15 @@ def read(path: Path, name: str, run: str) -> Stream:
         if body is None or body.pop("prev", None) != previous or body.pop("seq", None) != sequence:
             ended = "gap"
             break
-        times.append(str(body.pop("utc", "")))
+        moment = body.pop("utc", None)
         body.pop("mono", None)
         try:
             event = _ADAPTER.validate_python(body)
-        except ValidationError:
+            datetime.fromisoformat(moment)
+        except (TypeError, ValueError):  # pydantic's errors are ValueErrors too
             ended = "gap"
-            times.pop()
             break
+        times.append(moment)
         events.append(event)
         previous = sha256(raw)
     else:

@@ -10,12 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
 
-from seatrial.events.base import Event
+from seatrial.events.base import Count, Event, Number, Seconds
+from seatrial.events.base import Measured as Measured
+from seatrial.events.base import NonFinite as NonFinite
 from seatrial.events.observed import CheckpointNoted, DeviceMemory, Observing, TokensSeen, Unseen
+from seatrial.events.planned import PlanFacts
 from seatrial.events.script import CheckpointFound, ScriptEnded, TrainAttempt
 from seatrial.events.steps import GradientRollCall as GradientRollCall
-from seatrial.events.steps import Measured as Measured
-from seatrial.events.steps import NonFinite as NonFinite
 from seatrial.events.steps import Parameters as Parameters
 from seatrial.events.steps import RollCall as RollCall
 from seatrial.events.steps import Step as Step
@@ -53,7 +54,7 @@ class Planned(Event):
     """What follows from the trial by arithmetic, and every tolerance, written before step 0."""
 
     event: Literal["planned"] = "planned"
-    facts: dict[str, Any]
+    facts: PlanFacts
 
 
 class Roster(Event):
@@ -104,15 +105,15 @@ class Evaluated(Event):
     event: Literal["evaluated"] = "evaluated"
     phase: Literal["before", "after", "base", "reload"]
     step: int
-    items: list[tuple[int, Measured, int, int]]
+    items: list[tuple[int, Measured, Count, Count]]
 
 
 class Baselines(Event):
     """Table models fitted on train, scored on the same windows: nats per window in window order."""
 
     event: Literal["baselines"] = "baselines"
-    nats: dict[str, list[float]]
-    bytes: list[int]
+    nats: dict[str, list[Number]]
+    bytes: list[Count]
 
 
 class DataOpened(Event):
@@ -143,7 +144,7 @@ class Isolation(Event):
     event: Literal["isolation"] = "isolation"
     effect: Measured
     leak: Measured
-    limit: float
+    limit: Number
 
 
 class Overlap(Event):
@@ -151,7 +152,7 @@ class Overlap(Event):
 
     event: Literal["overlap"] = "overlap"
     ngram: int
-    shares: list[float]
+    shares: list[Number]
 
 
 class CheckpointSaved(Event):
@@ -161,7 +162,7 @@ class CheckpointSaved(Event):
     step: int
     path: str
     state: dict[str, str]  # digest of each state item that this rank holds
-    duration_s: float
+    duration_s: Seconds
     manifest: str = ""
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from seatrial.events.base import Event
+
+
+class TrainWorker(BaseModel):
+    """A rank by Ray Train's account; `node` is the Ray node id. What else it says stays with it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    rank: int
+    node: str
+    pid: int = 0
 
 
 class TrainAttempt(Event):
     """One attempt of a Ray Train run, as Ray Train's own state export tells it; written whenever it has changed.
 
     `attempt` counts from 1 over all runs of the script, in the order of their start. `workers` are
-    `{rank, local_rank, node, ip, pid, gpus}` by rank; `node` is the Ray node id.
+    `{rank, local_rank, node, ip, pid, gpus}` by rank.
     """
 
     TEXT: ClassVar[tuple[str, ...]] = ("detail",)
@@ -25,7 +36,7 @@ class TrainAttempt(Event):
     detail: str
     storage: str
     backend: str
-    workers: list[dict[str, Any]]
+    workers: list[TrainWorker]
 
 
 class ScriptEnded(Event):

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from seatrial.events.base import Event
-
-
-class NonFinite(BaseModel):
-    """Stands where a number should be and was not finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    state: Literal["error"] = "error"
-    reason: Literal["non-finite"] = "non-finite"
-    text: str
-
-
-Measured = float | NonFinite
+from seatrial.events.base import Count, Event, Measured, Number, Seconds
 
 
 class RollCall(Event):
@@ -50,8 +38,8 @@ class GradientRollCall(Event):
     deviation: Measured | None = None
     shard: int
     replica: str
-    coefficients: list[float | None] | None = None  # by rank; None where the rank's share is zero
-    errors: list[float | None] | None = None
+    coefficients: list[Number | None] | None = None  # by rank; None where the rank's share is zero
+    errors: list[Number | None] | None = None
     residual: Measured | None = None
     unclear: str = ""
 
@@ -72,18 +60,18 @@ class Step(Event):
     """
 
     event: Literal["step"] = "step"
-    step: int
+    step: Count
     samples: list[tuple[int, str]]
-    tokens: int
+    tokens: Count
     tokens_from: Literal["told", "attention_mask", "input_ids", "unknown"] = "told"
-    counted: int | None = None  # targets of this rank that count for the loss
-    divisor: int | None = None  # what this rank's sum of nats was divided by: the targets of all ranks that count
+    counted: Count | None = None  # targets of this rank that count for the loss
+    divisor: Count | None = None  # what this rank's sum of nats was divided by: the targets of all ranks that count
     loss: Measured | None = None  # this rank's mean over its own tokens, nats per token; a script's, as it says
     gradient_norm: Measured | None = None  # global, before clipping
-    lr: float | None = None
-    duration_s: float
-    data_wait_s: float | None = None
-    started_s: float  # monotonic clock of this process
+    lr: Number | None = None
+    duration_s: Seconds
+    data_wait_s: Seconds | None = None
+    started_s: Seconds  # monotonic clock of this process
     epochs: list[int] = Field(default_factory=list)
-    aside_s: float = 0.0  # of the time before this step, by the script's word no part of the training
-    updates: int | None = None  # how often the optimizer stepped since the last event
+    aside_s: Seconds = 0.0  # of the time before this step, by the script's word no part of the training
+    updates: Count | None = None  # how often the optimizer stepped since the last event

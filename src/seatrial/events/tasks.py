@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
-
-from seatrial.events.base import Event
+from seatrial.events.base import Count, Event, Measured
 
 SAID = 200  # characters of an answer that are kept
-
-
-class NonFiniteScore(BaseModel):
-    """Stands where a score should be and was not finite."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-    state: Literal["error"] = "error"
-    reason: Literal["non-finite"] = "non-finite"
-    text: str
-
-
-Score = float | NonFiniteScore
 
 
 class TaskOverlap(Event):
@@ -30,9 +16,9 @@ class TaskOverlap(Event):
     event: Literal["task_overlap"] = "task_overlap"
     task: str
     digest: str  # of the file that was compared
-    compared: int
-    too_short: int
-    found: int
+    compared: Count
+    too_short: Count
+    found: Count
     suspect: list[str]  # ids, the first of them
 
 
@@ -50,7 +36,7 @@ class TaskScored(Event):
     phase: Literal["before", "after", "base", "reload"]
     step: int
     digest: str  # of what the items were read from, by this process, in this phase
-    total: int  # items of the task over all processes
+    total: Count  # items of the task over all processes
     part: int  # counted from 1
     parts: int
-    items: list[tuple[int, str, Score, str, list[Score]]]
+    items: list[tuple[int, str, Measured, str, list[Measured]]]

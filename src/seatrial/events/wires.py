@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from seatrial.events.base import Event
+from seatrial.events.base import Count, Decimal, Event, Number, Seconds
 
 
 class HostSample(Event):
@@ -20,12 +20,12 @@ class HostSample(Event):
     """
 
     event: Literal["host_sample"] = "host_sample"
-    steps: dict[str, int]
-    peaks_bytes: dict[str, str]
-    resident_bytes: str
-    counters: dict[str, dict[str, str]] = Field(default_factory=dict)
+    steps: dict[str, Count]
+    peaks_bytes: dict[str, Decimal]
+    resident_bytes: Decimal
+    counters: dict[str, dict[str, Decimal]] = Field(default_factory=dict)
     connections: dict[str, list[tuple[str, str]]] | None = None
-    carried: dict[str, list[tuple[str, str, str]]] | None = None
+    carried: dict[str, list[tuple[str, str, Decimal]]] | None = None
 
 
 class Connectivity(Event):
@@ -34,9 +34,9 @@ class Connectivity(Event):
 
     event: Literal["connectivity"] = "connectivity"
     collective: Literal["all_gather", "reduce_scatter", "all_reduce"]
-    size_bytes: int
-    seconds: list[float]
-    busbw: float
+    size_bytes: Count
+    seconds: list[Seconds]
+    busbw: Number
 
 
 class NcclLog(Event):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from seatrial.events.base import Nonsense
+from seatrial.events.layers import Sharding
 
 Dimension = Literal["replicate", "shard"]
 WIDTH = {"bf16": 2, "fp32": 4}  # bytes of an element
@@ -63,25 +66,32 @@ def padded(shape: Sequence[int], degree: int) -> int:
     return -(-first // degree) * degree * math.prod(shape[1:])
 
 
-def messages(sharding: Mapping[str, Any], micro_batches: int) -> list[Message]:
+def messages(sharding: Sharding, micro_batches: int) -> list[Message]:
     """The collectives of one optimizer step, in DESIGN's words for the strategies, one entry for each unit and kind.
 
     FSDP gathers a unit for each micro-batch's forward, and again for its backward if it was given up in between; it
     reduces once a step, after the last micro-batch. DDP and HSDP add up the shards of replicas in the same place.
-    `sharding` is the environment layer that rank 0 writes (train.shard.describe).
+    `sharding` is the environment layer that rank 0 writes (train.shard.describe). Raises Nonsense for a dtype that no
+    training of ours sends.
     """
-    replicate, shard = sharding["mesh"]
-    gather, reduce = WIDTH[sharding["param_dtype"]], WIDTH[sharding["reduce_dtype"]]
-    gathers = micro_batches * (2 if sharding["reshard_after_forward"] else 1)
+    replicate, shard = sharding.mesh
+    gather, reduce = _width(sharding.param_dtype), _width(sharding.reduce_dtype)
+    gathers = micro_batches * (2 if sharding.reshard_after_forward else 1)
     found: list[Message] = []
-    for unit in sharding["units"]:
-        whole, trainable = int(unit["padded"]), int(unit["padded_trainable"])
+    for unit in sharding.units:
+        whole, trainable = unit.padded, unit.padded_trainable
         if shard > 1:
             found.append(Message("all_gather", "shard", whole * gather, gathers))
             found.append(Message("reduce_scatter", "shard", trainable * reduce, 1))
         if replicate > 1:
             found.append(Message("all_reduce", "replicate", trainable * reduce // shard, 1))
     return [message for message in found if message.size]
+
+
+def _width(dtype: str) -> int:
+    if dtype not in WIDTH:
+        raise Nonsense(f"elements of type {dtype}: expected one of {', '.join(WIDTH)}")
+    return WIDTH[dtype]
 
 
 def sent(
@@ -121,9 +131,9 @@ def groups(mesh: Sequence[int], dimension: Dimension) -> list[list[int]]:
     return [[row * shard + column for row in range(replicate)] for column in range(shard)]
 
 
-def checkpoint_bytes(sharding: Mapping[str, Any], world_size: int) -> float:
+def checkpoint_bytes(sharding: Sharding, world_size: int) -> float:
     """The most that one rank's part of a checkpoint, with the words about it, can put on a network."""
-    elements = sum(int(unit["padded"]) for unit in sharding["units"])
-    tensors = sum(int(unit["tensors"]) for unit in sharding["units"])
-    degree = int(sharding["mesh"][1])
+    elements = sum(unit.padded for unit in sharding.units)
+    tensors = sum(unit.tensors for unit in sharding.units)
+    degree = sharding.mesh[1]
     return elements * STATE_BYTES / degree + 3 * tensors * METADATA_BYTES * world_size

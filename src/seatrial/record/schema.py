@@ -38,6 +38,14 @@ class VerdictDocument(Document):
     evidence: list[str]
 
 
+class FaultDocument(Document):
+    """An error of seatrial's own while it made the facts of a kind or judged a claim: where, and what."""
+
+    about: str
+    where: str
+    error: str
+
+
 class ArtifactDocument(Document):
     """A file of the run, relative to the run directory."""
 
@@ -63,4 +71,5 @@ class RecordDocument(Document):
     verdicts: list[VerdictDocument]
     evidence: dict[str, dict[str, FactDocument]]
     artifacts: list[ArtifactDocument]
+    faults: list[FaultDocument] = Field(default_factory=list)
     observed: bool = False  # a job that was looked at while it ran: nothing in it was run for this record

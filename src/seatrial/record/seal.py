@@ -16,7 +16,6 @@ from seatrial.errors import EXIT_OK, EvidenceError
 from seatrial.events import Layout
 from seatrial.events.layout import is_unlisted_by_design
 from seatrial.evidence import exit_code, judge, read_evidence
-from seatrial.evidence.observed import ended_early, is_observed
 from seatrial.record.schema import SCHEMA, RecordDocument
 
 
@@ -33,9 +32,10 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
         # Judging again must not make a changed run look whole: what the older record held is what counts.
         evidence = replace(evidence, void=f"changed since the record that is cited: {', '.join(changed[:5])}")
     verdicts = judge(run.claims, evidence)
-    seen_only = is_observed(run)
-    early = ended_early(run) if seen_only else run.ended_early()
-    shown = seen_only and not (verdicts or early or evidence.void)  # nothing was claimed, and it was looked at
+    early = run.ended_early()
+    # Nothing was claimed of a job that was only looked at, and it was looked at.
+    shown = not (run.kind.ends or verdicts or verdicts.faults or early or evidence.void)
+    code = exit_code(verdicts, ended_early=bool(early), kind=run.kind, faults=verdicts.faults)
     record: dict[str, Any] = plain(
         {
             "schema": SCHEMA,
@@ -48,11 +48,12 @@ def seal(root: Path, cites: str = "") -> tuple[Path, dict[str, Any]]:
             "claims": run.claims,
             "void": evidence.void or None,
             "ended_early": early or None,
-            "exit_code": EXIT_OK if shown else exit_code(verdicts, ended_early=bool(early)),
+            "exit_code": EXIT_OK if shown else code,
             "verdicts": [v.json() for v in verdicts],
             "evidence": evidence.json(),
             "artifacts": listed,
-            **({"observed": True} if seen_only else {}),
+            **({} if run.kind.ends else {"observed": True}),
+            **({"faults": [fault.json() for fault in verdicts.faults]} if verdicts.faults else {}),
         }
     )
     data = canonical(record)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from seatrial.evidence.series import thin
+from seatrial.evidence.witness.statistics import thin
 from seatrial.report.charts import Bar, Level, Line, Point, SecondAxis, bar_chart, histogram, line_chart
 from seatrial.report.reading import clipped, mapping, number, seconds, sequence, size
 from seatrial.report.summary import transport

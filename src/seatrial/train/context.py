@@ -12,8 +12,8 @@ import torch
 from seatrial.canon import parse, sha256
 from seatrial.errors import RunError, SeatrialError
 from seatrial.events import Layout, Writer
+from seatrial.events.layout import problem_with
 from seatrial.events.schema import ProcessFailed, StorageCanary
-from seatrial.events.storage import problem_with
 from seatrial.plan import Plan, plan
 from seatrial.trial import Trial
 

@@ -16,8 +16,8 @@ from torch.distributed.tensor import DTensor
 
 from seatrial.events.base import Event
 from seatrial.events.schema import Baselines, DataOpened, Environment, Overlap
+from seatrial.plan.batches import learning_rate
 from seatrial.plan.order import indices, sample_digest
-from seatrial.plan.schedule import learning_rate
 from seatrial.train import checkpoint, connectivity, isolation, model
 from seatrial.train.context import Context, carry_out, check_storage
 from seatrial.train.data import IGNORED, Dataset, baselines, open_data, overlap, stacked
@@ -95,7 +95,7 @@ def build(context: Context) -> Trainee:
     )
     if context.rank == 0:
         context.events.write(Environment(layer="model", content=model.identity(work.model, folder, config)))
-        context.events.write(Environment(layer="sharding", content=describe(module, context.plan, work)))
+        context.events.write(Environment(layer="sharding", content=describe(module, context.plan, work).content()))
     return Trainee(module, root, mesh, optimizer, open_data(context, folder, int(config.vocab_size)))
 
 

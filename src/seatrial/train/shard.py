@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
+from seatrial.events.layers import Sharding, Unit
 from seatrial.plan import Plan
 from seatrial.plan.traffic import padded
 from seatrial.trial.workload import Workload
@@ -39,14 +38,14 @@ def shard(model: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, plan: Pla
     return root
 
 
-def describe(model: nn.Module, plan: Plan, work: Workload) -> dict[str, Any]:
+def describe(model: nn.Module, plan: Plan, work: Workload) -> Sharding:
     """What is sent and how much of it follows from this: each unit's parameters as they are, the mesh, the dtypes.
 
     `padded` counts the elements that a collective of the unit carries. A shared parameter is one, in its first unit.
     """
     degree = plan.mesh[1]
     seen: set[int] = set()
-    units: list[dict[str, Any]] = []
+    units: list[Unit] = []
     # Inner units first: what is left over is the root's.
     owners = [name for name, module in model.named_modules() if isinstance(module, FSDPModule)]
     for name in sorted(owners, key=len, reverse=True):
@@ -54,22 +53,22 @@ def describe(model: nn.Module, plan: Plan, work: Workload) -> dict[str, Any]:
         seen |= {id(p) for p in own}
         trainable = [p for p in own if p.requires_grad]
         units.append(
-            {
-                "name": name or "root",
-                "tensors": len(own),
-                "trainable": sum(p.numel() for p in trainable),
-                "frozen": sum(p.numel() for p in own if not p.requires_grad),
-                "padded": sum(padded(p.shape, degree) for p in own),
-                "padded_trainable": sum(padded(p.shape, degree) for p in trainable),
-            }
+            Unit(
+                name=name or "root",
+                tensors=len(own),
+                trainable=sum(p.numel() for p in trainable),
+                frozen=sum(p.numel() for p in own if not p.requires_grad),
+                padded=sum(padded(p.shape, degree) for p in own),
+                padded_trainable=sum(padded(p.shape, degree) for p in trainable),
+            )
         )
-    return {
-        "units": sorted(units, key=lambda unit: unit["name"]),
-        "mesh": list(plan.mesh),
-        "param_dtype": work.precision,
-        "reduce_dtype": work.reduce_dtype,
-        "reshard_after_forward": plan.reshard_after_forward,
-    }
+    return Sharding(
+        units=tuple(sorted(units, key=lambda unit: unit.name)),
+        mesh=plan.mesh,
+        param_dtype=work.precision,
+        reduce_dtype=work.reduce_dtype,
+        reshard_after_forward=plan.reshard_after_forward,
+    )
 
 
 def reshard(model: nn.Module) -> None:

@@ -124,6 +124,13 @@ class Claim(Section):
         """The parameters that were given, without the name."""
         return {name: value for name, value in self.model_dump(exclude={"claim"}).items() if value is not None}
 
+    def number(self, name: str) -> float:
+        """A parameter that the claim's form requires. Raises ValueError where it was not given as a number."""
+        value = self.parameters.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{self.claim} has no number {name}")
+        return float(value)
+
     def resolved(self) -> dict[str, Any]:
         """What is frozen and hashed: the name and the given parameters."""
         return {"claim": self.claim, **self.parameters}

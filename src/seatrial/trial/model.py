@@ -13,6 +13,7 @@ from seatrial.trial.base import Misfit, Section
 from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage, too_few_gpus
 from seatrial.trial.evaluation import unknown_task
+from seatrial.trial.kinds import RunKind
 from seatrial.trial.script import Script
 from seatrial.trial.workload import Workload
 
@@ -76,6 +77,18 @@ class Trial(Section):
         """The built-in training. Raises TypeError for a trial with a script: what needs this must not be asked then."""
         if isinstance(self.workload, Script):
             raise TypeError(f"{self.metadata.name} runs {self.workload.script}, not the built-in training")
+        return self.workload
+
+    @property
+    def run_kind(self) -> RunKind:
+        """Which kind of run this trial asks for."""
+        return self.workload.run_kind
+
+    @property
+    def team_script(self) -> Script:
+        """The team's own script. Raises TypeError for the built-in training: what needs this must not be asked then."""
+        if not isinstance(self.workload, Script):
+            raise TypeError(f"{self.metadata.name} runs the built-in training, not a script")
         return self.workload
 
     @property

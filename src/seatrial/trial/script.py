@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.trial.base import Misfit, Section
+from seatrial.trial.kinds import SCRIPT, RunKind
 from seatrial.trial.workload import Measure, Timeout
 
 # Set by seatrial in the script's process; a trial that set them too would hide what is seen.
@@ -19,6 +20,8 @@ class Script(Section):
     `scaling.num_workers` says how many ranks it is expected to train with, `steps` how many optimizer steps; without
     `steps` nothing can be held against the steps that were taken.
     """
+
+    run_kind: ClassVar[RunKind] = SCRIPT
 
     script: str = Field(min_length=1)
     args: tuple[str, ...] = ()

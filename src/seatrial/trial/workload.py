@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.trial.base import Misfit, Section
 from seatrial.trial.data import Data
 from seatrial.trial.evaluation import Evaluation
+from seatrial.trial.kinds import RUN, RunKind
 
 Strategy = Literal["ddp", "fsdp", "fsdp-grad-op", "hsdp"]
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h)")
@@ -89,6 +90,8 @@ class Timeout(Section):
 
 class Workload(Section):
     """One training job, complete: two people with this section run the same thing."""
+
+    run_kind: ClassVar[RunKind] = RUN
 
     model: Model
     data: Data

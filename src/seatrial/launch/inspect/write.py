@@ -10,14 +10,15 @@ from typing import Any
 from seatrial.canon import canonical, plain, sha256, utc
 from seatrial.errors import InputError
 from seatrial.events import Layout, Redactor, Writer
+from seatrial.events.layers import NAMES, HostSeen
+from seatrial.events.layout import problem_with
+from seatrial.events.planned import PlanFacts, Tolerances
 from seatrial.events.schema import Environment, Planned, Roster
-from seatrial.events.storage import problem_with
-from seatrial.evidence.observed import LAYER
 from seatrial.record import seal
 
 # Stated before anything is judged, as a run's are: what connections must carry to be more than a rendezvous, and what
 # an interface's counter may lack of it: bytes that were under way when the window began.
-TOLERANCES = {"observed_least_bytes_per_s": 10_000.0, "observed_below": 0.1}
+TOLERANCES = Tolerances(observed_least_bytes_per_s=10_000.0, observed_below=0.1)
 DETAILS = ("job_id", "submission_id", "type", "status", "entrypoint", "start_time", "end_time")
 
 
@@ -52,7 +53,7 @@ class Account:
         self.layout.claims.write_bytes(self._claims)
         self._events = self._writer(self.layout.driver_events, "driver")
         self._events.write(
-            Planned(facts={"observed": True, "image": look.image, "tolerances": TOLERANCES, "asked": look.asked})
+            Planned(facts=PlanFacts(observed=True, image=look.image, tolerances=TOLERANCES, asked=look.asked))
         )
 
     def finish(self) -> tuple[Path, dict[str, Any]]:
@@ -67,7 +68,9 @@ class Account:
         for node, told in sorted(look.hosts.items()):
             path = self.layout.process(1, f"probe-{node[:8]}")
             with self._writer(path, "probe") as host:
-                host.write(Environment(layer=LAYER, content={"node": node, "ray_node": look.nodes.get(node), **told}))
+                host.write(
+                    Environment(layer=NAMES[HostSeen], content={"node": node, "ray_node": look.nodes.get(node), **told})
+                )
             files.append(self.layout.relative(path))
         note(Roster(phase="probe", attempt=1, files=files))
         self._events.close()

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.errors import InputError, InputErrors
+from seatrial.events.planned import PlannedTask, Tolerances
 from seatrial.train.tasks.items import read_items
 from seatrial.trial import Trial
 from seatrial.trial.evaluation import Task
 
 # They travel with the plan, written before step 0.
-TOLERANCES = {
-    "task_chance_p": 0.05,  # exact McNemar, two-sided: an improvement with a larger p is chance
-    "task_disagreement_share": 0.01,  # items that ranks and reload may score differently: ties in the last bit
-    "task_overlap_share": 0.1,  # items that stand in the training tokens, from which on a task is contaminated
-    "task_bootstrap_resamples": 10_000,  # graded scores
-    "task_bootstrap_seed": 0,
-}
+TOLERANCES = Tolerances(
+    task_chance_p=0.05,  # exact McNemar, two-sided: an improvement with a larger p is chance
+    task_disagreement_share=0.01,  # items that ranks and reload may score differently: ties in the last bit
+    task_overlap_share=0.1,  # items that stand in the training tokens, from which on a task is contaminated
+    task_bootstrap_resamples=10_000,  # graded scores
+    task_bootstrap_seed=0,
+)
 
 
 def check_tasks(trial: Trial, *, everywhere: bool = True) -> None:
@@ -59,8 +60,8 @@ def _check(trial: Trial, task: Task, field: str, everywhere: bool) -> None:
         read_items(task, f"{field}.path")
 
 
-def planned_tasks(trial: Trial) -> dict[str, Any]:
-    """Facts of the plan: each task with the digest of its file and its items, where the driver can read it."""
+def planned_tasks(trial: Trial) -> tuple[PlannedTask, ...]:
+    """Each task with the digest of its file and the number of its items, where the driver can read it."""
     tasks = []
     for task in _tasks(trial):
         known: dict[str, Any] = {"digest": None, "items": None}
@@ -68,8 +69,8 @@ def planned_tasks(trial: Trial) -> dict[str, Any]:
             file = read_items(task)
             known = {"digest": file.digest, "items": len(file.items)}
         asked = {key: value for key, value in task.model_dump(mode="json").items() if value is not None}
-        tasks.append({**asked, "name": task.label, **known})
-    return {"tasks": tasks} if tasks else {}
+        tasks.append(PlannedTask(**{**asked, "name": task.label, **known}))
+    return tuple(tasks)
 
 
 def _tasks(trial: Trial) -> tuple[Task, ...]:

@@ -1,0 +1,1 @@
+"""Witnesses from outside the training: connections, counters, NCCL's logs, pods; and the statistics of two scores."""
