@@ -176,13 +176,13 @@ class Group(Pod):
         """
         if self.is_head:
             return 1
-        if self.value["suspend"].flag:
+        if self.value["suspend"].known_flag():
             return 0
-        least = self.value["minReplicas"].integer or 0 if self.value["minReplicas"] else 0
-        most = self.value["maxReplicas"].integer if self.value["maxReplicas"] else None
-        count = self.value["replicas"].integer or 0 if self.value["replicas"] else 0
+        least = self.value["minReplicas"].known_integer() or 0 if self.value["minReplicas"] else 0
+        most = self.value["maxReplicas"].known_integer() if self.value["maxReplicas"] else None
+        count = self.value["replicas"].known_integer() or 0 if self.value["replicas"] else 0
         count = max(count if most is None else min(count, most), least)
-        return count * (self.hosts.integer or 1 if self.hosts else 1)
+        return count * (self.hosts.known_integer() or 1 if self.hosts else 1)
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,7 @@ class Cluster:
 
     @property
     def autoscaling(self) -> bool:
-        return self.value["enableInTreeAutoscaling"].flag is True
+        return self.value["enableInTreeAutoscaling"].known_flag() is True
 
     @property
     def ray_version(self) -> Value:
@@ -274,7 +274,7 @@ class Manifest:
 
     @property
     def submission_mode(self) -> str:
-        return self.spec["submissionMode"].text or "K8sJobMode"
+        return self.spec["submissionMode"].require_known() or "K8sJobMode"
 
     def label(self, key: str) -> Value:
         return self.metadata.at("labels", key)

@@ -56,7 +56,7 @@ def start_params(group: Group) -> dict[str, Derived]:
 def _group_resources(group: Group, params: dict[str, Derived]) -> None:
     custom: dict[str, float] = {}
     for key, value in group.value["resources"].items():
-        amount = value.quantity
+        amount = value.known_quantity()
         if amount is None:
             continue
         name = key.lower()
@@ -93,7 +93,7 @@ def _defaults(group: Group) -> dict[str, Derived]:
 def _autodetected(group: Group, key: str, *, requests_too: bool) -> Derived | None:
     """num-cpus from the CPU limit, else the request, rounded up; memory from the limit only."""
     for section, value in (("limits", group.limit(key)), ("requests", group.request(key))):
-        amount = value.quantity if value and (section == "limits" or requests_too) else None
+        amount = value.known_quantity() if value and (section == "limits" or requests_too) else None
         if amount:
             return Derived(str(whole(amount)), f"from {section}.{key} {value.raw}", value)
     return None
@@ -105,7 +105,7 @@ def resources_param(group: Group) -> dict[str, float] | None:
     if not given:
         return {}
     try:
-        parsed = json.loads(given.text.strip("'\"` "))
+        parsed = json.loads(given.require_known().strip("'\"` "))
     except ValueError:
         return None
     numbers = isinstance(parsed, dict) and all(
@@ -123,7 +123,7 @@ def _accelerators(group: Group, params: dict[str, Derived]) -> None:
     added = any(name in resources for name in _CUSTOM.values())
     for key, value in sorted(group.container.at("resources", "limits").items(), key=lambda item: item[0]):
         wanted = (gpu_key(key) and "num-gpus" not in params) or (key in _CUSTOM and not added)
-        amount = value.quantity if wanted else None
+        amount = value.known_quantity() if wanted else None
         if not amount:
             continue
         if gpu_key(key):
@@ -174,15 +174,15 @@ def shared_memory(group: Group) -> SharedMemory:
     if mount := group.mounted_at("/dev/shm"):
         empty = mount.volume["emptyDir"]
         limit = empty["sizeLimit"]
-        size = limit.quantity if limit else None
+        size = limit.known_quantity() if limit else None
         return SharedMemory(
-            size, empty["medium"].text == "Memory", False, limit or mount.value, "mounted by the manifest"
+            size, empty["medium"].require_known() == "Memory", False, limit or mount.value, "mounted by the manifest"
         )
     if (plasma := group.params["plasma-directory"]).scalar:
         reason = "plasma-directory is set, so KubeRay adds nothing: the container runtime's 64 MiB"
         return SharedMemory(Fraction(64 << 20), True, False, plasma, reason)
     for section, value in (("limit", group.limit("memory")), ("request", group.request("memory"))):
-        if value and (size := value.quantity) is not None:
+        if value and (size := value.known_quantity()) is not None:
             return SharedMemory(size, True, True, value, f"KubeRay adds an emptyDir of the memory {section}'s size")
     return SharedMemory(None, True, True, group.container["resources"], "KubeRay adds an emptyDir without a size")
 
@@ -198,13 +198,16 @@ class Probes:
 
 def probes(group: Group, kuberay: str) -> Probes:
     """initLivenessAndReadinessProbe. HTTP since KubeRay 1.6 for a rayVersion that parses and is at least 2.53."""
-    ray = version(group.cluster.ray_version.text)
+    ray = version(group.cluster.ray_version.require_known())
     if (version(kuberay) or (0,)) < (1, 6):
         kind, reason = "wget", f"KubeRay {kuberay} probes with wget"
     elif ray is None:
         kind, reason = "wget", "rayVersion is missing or does not parse, so KubeRay probes with wget"
     elif ray < (2, 53):
-        kind, reason = "wget", f"rayVersion {group.cluster.ray_version.text} is below 2.53, so KubeRay probes with wget"
+        kind, reason = (
+            "wget",
+            f"rayVersion {group.cluster.ray_version.require_known()} is below 2.53, so KubeRay probes with wget",
+        )
     else:
         kind, reason = "http", "KubeRay 1.6 and rayVersion 2.53 or later: GET /api/healthz on 52365"
     service = group.cluster.manifest.is_service and not group.is_head
@@ -224,8 +227,8 @@ def head_ports(cluster: Cluster) -> dict[str, Derived]:
         }
     ports: dict[str, Derived] = {}
     for port in listed:
-        name = port["name"].text or f"{port['containerPort'].text}-port"
-        ports[name] = Derived(port["containerPort"].text, "listed by the head container", port)
+        name = port["name"].require_known() or f"{port['containerPort'].require_known()}-port"
+        ports[name] = Derived(port["containerPort"].require_known(), "listed by the head container", port)
     ports.setdefault("metrics", Derived(8080, "KubeRay adds it", cluster.head.container["ports"]))
     return ports
 

@@ -87,7 +87,10 @@ def _mount(path: str) -> Callable[[Group], tuple[Value, str]]:
 def _equal_requests(group: Group) -> tuple[Value, str]:
     """What decides the pod's class: cpu and memory; and the accelerators. A request that is left out is the limit."""
     keys = dict.fromkeys(("cpu", "memory", *(key for key, _ in accelerators(group))))
-    same = all(group.limit(key) and _same(group.requested(key).text, group.limit(key).text) for key in keys)
+    same = all(
+        group.limit(key) and _same(group.requested(key).require_known(), group.limit(key).require_known())
+        for key in keys
+    )
     return group.container["resources"], "equal to limits" if same else "other than limits"
 
 

@@ -51,14 +51,14 @@ class Facts:
 
     def image(self, value: Value) -> ImageFacts:
         """What is known about the image at `value`. Raises CannotTell where no table knows it."""
-        known = image(value.text)
+        known = image(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about image {value.raw or '(none)'}", value)
         return known
 
     def instance(self, value: Value) -> Instance:
         """What is known about an instance type. Raises CannotTell where no table knows it."""
-        known = instance(value.text)
+        known = instance(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about instance type {value.raw}", value)
         return known

@@ -31,10 +31,10 @@ def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
 
 def _total(amounts: list[Value], most: Fraction | int) -> Fraction:
     """The sum. Raises CannotTell for a placeholder, unless the others exceed `most` without it."""
-    total = sum((amount.quantity or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
+    total = sum((amount.known_quantity() or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
     if total <= most:
         for amount in amounts:
-            amount.text  # noqa: B018 - raises for a placeholder
+            amount.require_known()
     return total
 
 
@@ -58,7 +58,7 @@ def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
         return
     most = max(found.gpus for _, found in instances_of(group, facts))
     if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(limits[0], f"{total} GPUs{_together(limits)}, {names} has {most}", f"at most {most}")
 
 
@@ -78,7 +78,7 @@ def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
         return
     most = max(found.efa for _, found in instances_of(group, facts))
     if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(
             limits[0],
             f"{total} EFA interfaces{_together(limits)}, {names} has {most or 'none'}",
@@ -105,7 +105,7 @@ def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     for group in groups:
         kinds = _named(group, facts)
         if all(found.efa for _, found in kinds):
-            name, count = kinds[0][0].text, kinds[0][1].efa
+            name, count = kinds[0][0].require_known(), kinds[0][1].efa
             yield Hit(group.container["resources"], f"no {_EFA}, {name} has {count}", f'limits: {{{_EFA}: "{count}"}}')
 
 
@@ -124,8 +124,8 @@ def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
     if not efa or not gpus or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.efa)
-    if gpus.quantity == least.gpus and (efa.quantity or 0) < least.efa:
-        yield Hit(efa, f"{efa.text} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
+    if gpus.known_quantity() == least.gpus and (efa.known_quantity() or 0) < least.efa:
+        yield Hit(efa, f"{efa.require_known()} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
 
 
 @rule(
@@ -167,11 +167,11 @@ def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
         kinds = instances_of(group, facts)
         given = [found.allocatable_cpu_m if key == "cpu" else found.allocatable_memory_mib for _, found in kinds]
         if any(amount is None for amount in given):
-            raise CannotTell(f"what {kinds[given.index(None)][0].text} can allocate is not known", asked[0])
+            raise CannotTell(f"what {kinds[given.index(None)][0].require_known()} can allocate is not known", asked[0])
         most = max(amount for amount in given if amount is not None) * unit
         total = _total(asked, most - (added := _autoscaler(group, key))) + added
         if total > most:
-            names = ", ".join(value.text for value in group.instance_types)
+            names = ", ".join(value.require_known() for value in group.instance_types)
             amount, sum_ = (shown(n) if key == "memory" else f"{float(n):g}" for n in (most, total))
             seen = f"{key} {sum_}{_together(asked)}, {names} can allocate {amount}"
             yield Hit(asked[0], seen, f"less than {amount}")
@@ -185,7 +185,7 @@ def _autoscaler(group: Group, key: str) -> Fraction:
     if not own:
         return Fraction(1, 2) if key == "cpu" else Fraction(512 << 20)
     asked = own["requests"][key] if own["requests"][key] else own["limits"][key]
-    return Fraction(0) if asked.unknown else asked.quantity or Fraction(0)
+    return Fraction(0) if asked.unknown else asked.known_quantity() or Fraction(0)
 
 
 @rule(
@@ -203,8 +203,8 @@ def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
     if not limit or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.gpus)
-    if (limit.quantity or 0) < least.gpus:
-        yield Hit(limit, f"{limit.text} of {least.gpus} GPUs of {least.name}", str(least.gpus))
+    if (limit.known_quantity() or 0) < least.gpus:
+        yield Hit(limit, f"{limit.require_known()} of {least.gpus} GPUs of {least.name}", str(least.gpus))
 
 
 def gpus_of(cluster: Cluster) -> int:
@@ -271,8 +271,8 @@ def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever."""
     taken = manifest.spec["entrypointNumGpus"]
-    if not taken or not manifest.cluster or not (taken.quantity or 0):
+    if not taken or not manifest.cluster or not (taken.known_quantity() or 0):
         return
     there = gpus_of(manifest.cluster)
-    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.quantity or 0) > there:
-        yield Hit(taken, f"{taken.text} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")
+    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.known_quantity() or 0) > there:
+        yield Hit(taken, f"{taken.require_known()} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")

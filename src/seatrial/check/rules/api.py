@@ -105,8 +105,8 @@ def _down(value: Value, way: list[str]) -> Iterator[Value]:
 def name_too_long(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay derives service and pod names from it and refuses longer ones; nothing starts."""
     name, most = manifest.metadata["name"], _LONGEST[manifest.kind]
-    if len(name.text) > most:
-        yield Hit(name, f"{len(name.text)} characters", f"at most {most} for a {manifest.kind}")
+    if len(name.require_known()) > most:
+        yield Hit(name, f"{len(name.require_known())} characters", f"at most {most} for a {manifest.kind}")
 
 
 @rule(
@@ -122,8 +122,8 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     others and nothing starts.
     """
     name = manifest.metadata["name"]
-    if name.text and not _DNS1035.fullmatch(name.text):
-        yield Hit(name, f"saw {name.text}", "[a-z]([-a-z0-9]*[a-z0-9])?")
+    if name.require_known() and not _DNS1035.fullmatch(name.require_known()):
+        yield Hit(name, f"saw {name.require_known()}", "[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @rule(
@@ -136,10 +136,12 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def pod_name_truncated(group: Group, _: Facts) -> Iterator[Hit]:
     """KubeRay cuts the prefix of pod names at 50 characters; pods of two groups can look alike."""
-    cluster, name = group.cluster.manifest.metadata["name"].text, group.value["groupName"]
-    if len(cluster) + 1 + len(name.text) > 50:
+    cluster, name = group.cluster.manifest.metadata["name"].require_known(), group.value["groupName"]
+    if len(cluster) + 1 + len(name.require_known()) > 50:
         yield Hit(
-            name, f"{len(cluster) + 1 + len(name.text)} characters with the cluster's name", "at most 50 together"
+            name,
+            f"{len(cluster) + 1 + len(name.require_known())} characters with the cluster's name",
+            "at most 50 together",
         )
 
 
@@ -190,8 +192,8 @@ def group_name_reserved(group: Group, _: Facts) -> Iterator[Hit]:
     `head` is the head's pod set.
     """
     name, kueue = group.value["groupName"], bool(group.cluster.manifest.kueue)
-    if name.text == "headgroup" or (kueue and name.text == "head"):
-        yield Hit(name, f"saw {name.text}", "another name")
+    if name.require_known() == "headgroup" or (kueue and name.require_known() == "head"):
+        yield Hit(name, f"saw {name.require_known()}", "another name")
 
 
 @rule(
@@ -213,5 +215,5 @@ def gated(cluster: Cluster) -> Iterator[tuple[Value, str]]:
     """Each field that needs a feature gate which is off by default, and the gate."""
     yield from ((cluster.value[field], gate) for field, gate in GATES.items() if cluster.value[field])
     backend = cluster.value.at("gcsFaultToleranceOptions", "backend")
-    if backend.text == "rocksdb":
+    if backend.require_known() == "rocksdb":
         yield backend, "GCSFaultToleranceEmbeddedStorage"

@@ -22,7 +22,7 @@ _SECOND = (2, 47)  # the first Ray whose default is the second autoscaler
 
 def _count(group: Group, key: str) -> int | None:
     """A count as written, None where it is absent. Raises CannotTell."""
-    return group.value[key].integer if group.value[key] else None
+    return group.value[key].known_integer() if group.value[key] else None
 
 
 @rule(
@@ -58,7 +58,7 @@ def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     chosen = cluster.value.at("autoscalerOptions", "version")
     if chosen or not cluster.autoscaling:
         return
-    if (version(cluster.ray_version.text) or _SECOND) >= _SECOND:
+    if (version(cluster.ray_version.require_known()) or _SECOND) >= _SECOND:
         yield Hit(cluster.value["enableInTreeAutoscaling"], "no autoscalerOptions.version", "version: v2")
 
 
@@ -74,11 +74,11 @@ def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     """With v2 KubeRay refuses the cluster, else it warns: a Ray node that the autoscaler ended is not to come back."""
     if not cluster.autoscaling:
         return
-    second = cluster.value.at("autoscalerOptions", "version").text == "v2"
+    second = cluster.value.at("autoscalerOptions", "version").require_known() == "v2"
     for group in cluster.groups if second else cluster.workers:
         policy = group.spec["restartPolicy"]
-        if policy.text not in ("", "Never"):
-            yield Hit(policy, f"{policy.text} on the {group.title}", "Never", "error" if second else None)
+        if policy.require_known() not in ("", "Never"):
+            yield Hit(policy, f"{policy.require_known()} on the {group.title}", "Never", "error" if second else None)
 
 
 @rule(
@@ -97,7 +97,7 @@ def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
         told = group.limit("cpu") or cpus_told(group)
         if told or not group.container:
             continue
-        old = (version(cluster.ray_version.text) or (9,)) < (2, 41)
+        old = (version(cluster.ray_version.require_known()) or (9,)) < (2, 41)
         if old or not group.request("cpu"):
             yield Hit(group.container["resources"], f"no CPU limit on the {group.title}", "limits.cpu")
 
@@ -122,10 +122,10 @@ def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
 
 def _takes_v2(cluster: Cluster) -> bool:
     """Whether the operator takes the autoscaler for v2: by its option, or by the head's variable."""
-    if cluster.value.at("autoscalerOptions", "version").text == "v2":
+    if cluster.value.at("autoscalerOptions", "version").require_known() == "v2":
         return True
     variable = entry(cluster.head.container["env"], _V2)
-    return variable is not None and variable["value"].text in _ON
+    return variable is not None and variable["value"].require_known() in _ON
 
 
 @rule(
@@ -139,7 +139,7 @@ def _takes_v2(cluster: Cluster) -> bool:
 def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the resource; nothing starts."""
     suspend = group.value["suspend"]
-    if suspend and group.cluster.autoscaling and suspend.flag:
+    if suspend and group.cluster.autoscaling and suspend.known_flag():
         yield Hit(suspend, "true beside enableInTreeAutoscaling", "false")
 
 
@@ -166,8 +166,8 @@ def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     if cluster.autoscaling:
         if options["version"] and facts.since_kuberay(1, 4):
             yield Hit(variable["name"], f"{_V2} beside autoscalerOptions.version", "autoscalerOptions.version alone")
-    elif facts.since_kuberay(1, 5) and variable["value"].text in _ON:
-        yield Hit(variable["name"], f"{variable['value'].text} without the autoscaler", "left out")
+    elif facts.since_kuberay(1, 5) and variable["value"].require_known() in _ON:
+        yield Hit(variable["name"], f"{variable['value'].require_known()} without the autoscaler", "left out")
 
 
 @rule(
@@ -203,8 +203,8 @@ def priority(group: Group, facts: Facts) -> Iterator[Hit]:
     1.7).
     """
     given = group.value["priority"]
-    if not given or not facts.since_kuberay(1, 7) or given.integer == 0:
+    if not given or not facts.since_kuberay(1, 7) or given.known_integer() == 0:
         return
     yield from needs_ray(group.cluster, "a group's priority", (2, 56))
     if not _takes_v2(group.cluster):
-        yield Hit(given, f"{given.text} without autoscaler v2", "autoscaler v2")
+        yield Hit(given, f"{given.require_known()} without autoscaler v2", "autoscaler v2")

@@ -142,9 +142,10 @@ def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
         names: set[str] = set()
         for port in container["ports"]:
             name = port["name"]
-            for number in (port["containerPort"], port["hostPort"]):
-                if not number.unknown and number.integer is not None and not 1 <= number.integer <= 65535:
-                    yield Hit(number, f"saw {number.raw}", "1 to 65535")
+            for value in (port["containerPort"], port["hostPort"]):
+                number = None if value.unknown else value.known_integer()
+                if number is not None and not 1 <= number <= 65535:
+                    yield Hit(value, f"saw {value.raw}", "1 to 65535")
             if not name.raw or name.unknown:
                 continue
             if not is_port_name(name.raw):

@@ -30,11 +30,11 @@ def hf_cache_local(group: Group, _: Facts) -> Iterator[Hit]:
     name = next((name for name in _HF_CACHE if name in group.env), "")
     if group not in gang(group.cluster) or group.variable("HF_HUB_OFFLINE").raw or (not name and _cached(group)):
         return
-    if name and (group.env[name]["valueFrom"] or group.holding(group.variable(name).text)):
+    if name and (group.env[name]["valueFrom"] or group.holding(group.variable(name).require_known())):
         return
     if group.pods > 1:
         settled(group, paths_only=True)
-        seen = f"{name} {group.variable(name).text} lies in no volume" if name else "no HF_HOME"
+        seen = f"{name} {group.variable(name).require_known()} lies in no volume" if name else "no HF_HOME"
         downloads = name or "HF_TOKEN" in group.env or "HUGGING_FACE_HUB_TOKEN" in group.env
         value = group.env[name] if name else group.container["env"]
         yield Hit(value, f"{seen} on the {group.title}", "HF_HOME in a shared volume", "warning" if downloads else None)
@@ -49,7 +49,7 @@ def _cached(group: Group) -> bool:
 
 def _session(group: Group) -> str:
     """Where Ray keeps logs and spilled objects."""
-    return group.params["temp-dir"].text or "/tmp/ray"
+    return group.params["temp-dir"].require_known() or "/tmp/ray"
 
 
 @rule(
@@ -122,11 +122,19 @@ def ephemeral_limit(group: Group, _: Facts) -> Iterator[Hit]:
     """
     own = group.limit("ephemeral-storage")
     limits = [container.at("resources", "limits", "ephemeral-storage") for container in group.spec["containers"]]
-    limit = sum((value.quantity or Fraction(0) for value in limits), Fraction(0))
+    limit = sum((value.known_quantity() or Fraction(0) for value in limits), Fraction(0))
     for volume in group.spec["volumes"] if own else ():
         size = volume.at("emptyDir", "sizeLimit")
-        if size and volume.at("emptyDir", "medium").text != "Memory" and (size.quantity or 0) > limit:
-            yield Hit(own, f"{shown(limit)}, emptyDir {volume['name'].raw} holds {size.text}", f"more than {size.text}")
+        if (
+            size
+            and volume.at("emptyDir", "medium").require_known() != "Memory"
+            and (size.known_quantity() or 0) > limit
+        ):
+            yield Hit(
+                own,
+                f"{shown(limit)}, emptyDir {volume['name'].raw} holds {size.require_known()}",
+                f"more than {size.require_known()}",
+            )
 
 
 @rule(
@@ -145,4 +153,4 @@ def hostpath_volume(group: Group, _: Facts) -> Iterator[Hit]:
         path = volume.at("hostPath", "path")
         device = below(path.raw.rstrip("/"), _SCRATCH) and not below(path.raw.rstrip("/"), ("/dev/shm",))
         if path.raw and not path.unknown and not device:
-            yield Hit(path, f"hostPath {path.text} on the {group.title}", "a claim or an emptyDir")
+            yield Hit(path, f"hostPath {path.require_known()} on the {group.title}", "a claim or an emptyDir")

@@ -116,5 +116,5 @@ def nodepool_consolidates(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         disruption = pool.at("spec", "disruption")
         closed = any(b["nodes"].raw in ("0", "0%") and not b["schedule"] for b in disruption["budgets"])
         policy = disruption["consolidationPolicy"]
-        if not closed and policy.text in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):
-            yield Hit(policy, policy.text or "WhenEmptyOrUnderutilized, the default", "WhenEmpty")
+        if not closed and policy.require_known() in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):
+            yield Hit(policy, policy.require_known() or "WhenEmptyOrUnderutilized, the default", "WhenEmpty")

@@ -28,7 +28,7 @@ def efa(group: Group) -> Value:
 def _set(group: Group, name: str, *words: str) -> Value | None:
     """The variable if its literal value is one of the words. Raises CannotTell for a placeholder."""
     value = group.variable(name)
-    return value if value.text.lower() in words else None
+    return value if value.require_known().lower() in words else None
 
 
 @rule(
@@ -68,8 +68,10 @@ def efa_rdma(group: Group, _: Facts) -> Iterator[Hit]:
         return
     value = _set(group, "FI_EFA_USE_DEVICE_RDMA", *_TRUE)
     for kind in types if value else ():
-        if value and _family(kind.text) in _NO_RDMA_READ:
-            yield Hit(value, f"FI_EFA_USE_DEVICE_RDMA {value.text} on {kind.text}", "no such variable")
+        if value and _family(kind.require_known()) in _NO_RDMA_READ:
+            yield Hit(
+                value, f"FI_EFA_USE_DEVICE_RDMA {value.require_known()} on {kind.require_known()}", "no such variable"
+            )
 
 
 def _family(name: str) -> str:
@@ -123,8 +125,12 @@ def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
         for key, value in pages.items():
             if not {"cpu", "memory"} & {*limits, *requests}:
                 yield Hit(value, f"{key} without cpu or memory", "memory beside it")
-            elif key not in limits or (key in requests and requests[key].quantity != limits[key].quantity):
-                seen = f"request {value.text}, limit {limits[key].text if key in limits else 'none'}"
+            elif key not in limits or (
+                key in requests and requests[key].known_quantity() != limits[key].known_quantity()
+            ):
+                seen = (
+                    f"request {value.require_known()}, limit {limits[key].require_known() if key in limits else 'none'}"
+                )
                 yield Hit(value, seen, "the same amount")
 
 
@@ -175,13 +181,13 @@ def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
     if not efa(group):
         return
     provider = group.variable("FI_PROVIDER")
-    names = provider.text.lower().lstrip("^").split(",")
-    if provider.text and ("efa" in names) == provider.text.startswith("^"):
-        yield Hit(provider, f"FI_PROVIDER {provider.text} beside EFA", "efa, or no such variable")
+    names = provider.require_known().lower().lstrip("^").split(",")
+    if provider.require_known() and ("efa" in names) == provider.require_known().startswith("^"):
+        yield Hit(provider, f"FI_PROVIDER {provider.require_known()} beside EFA", "efa, or no such variable")
     for name, word in (("NCCL_NET", "socket"), ("NCCL_NET_PLUGIN", "none"), ("NCCL_IB_DISABLE", "1")):
         if value := _set(group, name, word):
             severity: Severity | None = "info" if name == "NCCL_IB_DISABLE" else None
-            yield Hit(value, f"{name} {value.text} beside EFA", "no such variable", severity)
+            yield Hit(value, f"{name} {value.require_known()} beside EFA", "no such variable", severity)
 
 
 @rule(
@@ -210,5 +216,5 @@ def nccl_p2p(group: Group, _: Facts) -> Iterator[Hit]:
 def nccl_timeout(group: Group, _: Facts) -> Iterator[Hit]:
     """Until the heartbeat runs out a stuck job holds its GPUs and says nothing."""
     value = group.variable("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
-    if value and (value.integer or 0) >= 3600:
-        yield Hit(value, f"{value.text} seconds until a hang is reported", "minutes, such as 600")
+    if value and (value.known_integer() or 0) >= 3600:
+        yield Hit(value, f"{value.require_known()} seconds until a hang is reported", "minutes, such as 600")

@@ -38,7 +38,7 @@ def _one_size(group: Group) -> bool:
 
 def _written(value: Value) -> int | None:
     """A count, None where it is absent or a placeholder."""
-    return value.integer if value and not value.unknown else None
+    return value.known_integer() if value and not value.unknown else None
 
 
 @rule(
@@ -57,7 +57,8 @@ def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
         return
     least, count, most = sizes = _sizes(group)
     if len({size.raw for size in sizes if not size.unknown}) < 2:
-        count.text, least.text, most.text  # noqa: B018 - raises: what replaces the placeholders may make them equal
+        for size in (count, least, most):
+            size.require_known()  # what replaces the placeholders may make them equal
     if count.unknown or _written(count):
         value = most if least.raw == count.raw or least.unknown else least
         shown = ", ".join(bound.raw or "none" for bound in (least, most))
@@ -68,14 +69,14 @@ def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
 def replicas_zero(group: Group, facts: Facts) -> Iterator[Hit]:
     """replicas and minReplicas are 0 by default: no worker starts, and the trainer waits for ever."""
     replicas, least, cluster = group.value["replicas"], group.value["minReplicas"], group.cluster
-    if not least.unknown and (least.integer or 0) > 0:
+    if not least.unknown and (least.known_integer() or 0) > 0:
         return
-    if cluster.autoscaling or group.value["suspend"].flag or group.pods:
+    if cluster.autoscaling or group.value["suspend"].known_flag() or group.pods:
         return
     others = any(other.pods for other in cluster.workers if other.value.path != group.value.path)
     if replicas and (others or accelerators(cluster.head)):
         return  # a spare group
-    seen = f"replicas {replicas.text}" if replicas else "no replicas, which is 0"
+    seen = f"replicas {replicas.require_known()}" if replicas else "no replicas, which is 0"
     chosen = replicas and not cluster.manifest.is_job and facts.asked is None  # a cluster that is scaled up later
     severity: Severity | None = None if accelerators(group) and not chosen else "warning"
     yield Hit(replicas, f"{seen} in {group.title}", "1 or more", severity)
@@ -100,7 +101,7 @@ def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
     elif count is not None and most is not None and count > most:
         yield Hit(sizes[1], f"{count} in {group.title}, above maxReplicas {most}", f"{most} or less")
     else:
-        [size.text for size in sizes]  # raises for a placeholder
+        [size.require_known() for size in sizes]  # raises for a placeholder
 
 
 @rule(
@@ -115,7 +116,7 @@ def num_of_hosts(group: Group, _: Facts) -> Iterator[Hit]:
     """It is for TPU slices: KubeRay starts replicas × numOfHosts pods, and when one goes it deletes the others of its
     replica.
     """
-    hosts = group.hosts.integer if group.hosts else None
+    hosts = group.hosts.known_integer() if group.hosts else None
     if hosts and hosts > 1:
         yield Hit(group.hosts, f"numOfHosts {hosts} in {group.title}", "1")
 
@@ -170,7 +171,7 @@ def scheduler_label(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it, unless the resource is annotated as an elastic job and Kueue has that feature on."""
     elastic = cluster.manifest.metadata.at("annotations", _ELASTIC)
-    if cluster.manifest.kueue and cluster.autoscaling and elastic.text != "true":
+    if cluster.manifest.kueue and cluster.autoscaling and elastic.require_known() != "true":
         yield Hit(cluster.value["enableInTreeAutoscaling"], "true in a Kueue queue", "false")
 
 
@@ -185,7 +186,7 @@ def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 def kueue_no_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it: the cluster would hold the queue's quota after the job."""
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if manifest.kueue and manifest.spec["rayClusterSpec"] and not selects(manifest) and not shutdown.flag:
+    if manifest.kueue and manifest.spec["rayClusterSpec"] and not selects(manifest) and not shutdown.known_flag():
         yield Hit(shutdown, "false" if shutdown else "not set, which is false", "true")
 
 

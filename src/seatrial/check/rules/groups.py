@@ -23,7 +23,7 @@ def containers_missing(pod: Pod, _: Facts) -> Iterator[Hit]:
     first container without asking, and submits nothing.
     """
     if pod.template and not pod.container:  # `field-missing` says it of a template
-        pod.spec["containers"].text  # noqa: B018 - raises for a placeholder
+        pod.spec["containers"].require_known()  # a placeholder may become a list of them
         yield Hit(pod.spec["containers"], f"the {pod.title} has no container", "one that runs Ray")
 
 
@@ -138,9 +138,15 @@ def replicas_contradict(group: Group, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the cluster; nothing starts."""
     least, most = group.value["minReplicas"], group.value["maxReplicas"]
     written = [value for value in (least, most, group.value["replicas"]) if value]
-    for value in (value for value in written if not value.unknown and (value.integer or 0) < 0):
+    for value in (value for value in written if not value.unknown and (value.known_integer() or 0) < 0):
         yield Hit(value, f"saw {value.raw}", "0 or more")
-    if least and most and not least.unknown and not most.unknown and (least.integer or 0) > (most.integer or 0):
+    if (
+        least
+        and most
+        and not least.unknown
+        and not most.unknown
+        and (least.known_integer() or 0) > (most.known_integer() or 0)
+    ):
         yield Hit(least, f"minReplicas {least.raw} above maxReplicas {most.raw}", "minReplicas ≤ maxReplicas")
     if unknown := next((value for value in written if value.unknown), None):
         raise CannotTell(f"{unknown.field} is {unknown.raw}", unknown)

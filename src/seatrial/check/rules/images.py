@@ -70,7 +70,7 @@ def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 )
 def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     """KubeRay takes it as unknown: wget probes, no token authentication, no priorities."""
-    text = cluster.ray_version.text
+    text = cluster.ray_version.require_known()
     if text and version(text) is None:
         yield Hit(cluster.ray_version, f"saw {text}", "X.Y.Z")
 
@@ -88,7 +88,7 @@ def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     """KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not
     have what they ask for.
     """
-    asked, untold = version(cluster.ray_version.text), None
+    asked, untold = version(cluster.ray_version.require_known()), None
     for who, image in images_of(cluster) if asked else ():
         try:
             ray = _ray_in(image, facts)
@@ -96,7 +96,7 @@ def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
             untold = untold or unknown  # another image may still show it
             continue
         if version(ray) != asked:
-            seen = f"rayVersion {cluster.ray_version.text}, the image of the {who} has Ray {ray}"
+            seen = f"rayVersion {cluster.ray_version.require_known()}, the image of the {who} has Ray {ray}"
             yield Hit(cluster.ray_version, seen, ray)
             return
     if untold:
@@ -173,9 +173,12 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
         first = found[0][1]
         if image.raw == first.raw:
             continue
-        one, other = _known(facts, first), _known(facts, image) if not (first.text and image.unknown) else None
+        one, other = (
+            _known(facts, first),
+            _known(facts, image) if not (first.require_known() and image.unknown) else None,
+        )
         if (
-            image.text
+            image.require_known()
             and one
             and other
             and one.ray
@@ -185,9 +188,16 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
             seen = f"Ray {one.ray} on the {found[0][0]}, Ray {other.ray} on the {who}"
             yield Hit(image, seen, "the same Ray and Python", "error")
         elif one and other and one.ray and one.python:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image", "info")
+            yield Hit(
+                image,
+                f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}",
+                "one image",
+                "info",
+            )
         else:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image")
+            yield Hit(
+                image, f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}", "one image"
+            )
 
 
 @rule(
@@ -206,7 +216,7 @@ def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and known.training is False:
         severity = None if known.tag.startswith("serve-ml") else "warning"  # serve-llm has EFA, but not this stack
-        yield Hit(group.image, f"saw {group.image.text}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
+        yield Hit(group.image, f"saw {group.image.require_known()}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
 
 
 @rule(
@@ -244,7 +254,7 @@ def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
     """
     if not overwrites_command(group) or not group.container:
         return
-    words = " ".join(part.text for key in ("command", "args") for part in group.container[key])
+    words = " ".join(part.require_known() for key in ("command", "args") for part in group.container[key])
     if "ray start" not in words and "KUBERAY_GEN_RAY_START_CMD" not in words:
         yield Hit(
             group.container, f"the {group.title} runs {words or 'the entrypoint of the image'}", "`ray start` in it"
@@ -303,9 +313,9 @@ def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
     efa = group.limit("vpc.amazonaws.com/efa")
     if not path.scalar or not efa or path.raw.startswith(("$(LD_LIBRARY_PATH)", "$LD_LIBRARY_PATH")):
         return
-    parts = path.text.split(":")
+    parts = path.require_known().split(":")
     if not any("ofi-nccl" in part or part.rstrip("/") == "/opt/amazon/ofi-nccl/lib64" for part in parts):
-        yield Hit(path, f"LD_LIBRARY_PATH is {path.text}", _OFI_PATHS[0])
+        yield Hit(path, f"LD_LIBRARY_PATH is {path.require_known()}", _OFI_PATHS[0])
 
 
 @rule(
@@ -319,5 +329,5 @@ def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
 def pull_always(group: Group, _: Facts) -> Iterator[Hit]:
     """Each pod start asks the registry again; an outage there stops recovery."""
     policy = group.container["imagePullPolicy"]
-    if policy.text == "Always" and accelerators(group):
+    if policy.require_known() == "Always" and accelerators(group):
         yield Hit(policy, "Always", "IfNotPresent with a digest")

@@ -56,7 +56,7 @@ def head_schedules_work(group: Group, _: Facts) -> Iterator[Hit]:
 def head_zero_cpu(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     """The head offers none and there is no worker group that does: every task and every trainer waits for ever."""
     cpus = cluster.head.params["num-cpus"]
-    if not cpus.scalar or cpus.quantity != 0 or accelerators(cluster.head):
+    if not cpus.scalar or cpus.known_quantity() != 0 or accelerators(cluster.head):
         return
     found = [number(group, "num-cpus") for group in cluster.workers]
     if all(amount is not None and amount[0] == Fraction(0) for amount in found):
@@ -91,9 +91,10 @@ def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
     in the middle of a save.
     """
     grace, hook = group.spec["terminationGracePeriodSeconds"], group.container.at("lifecycle", "preStop")
-    seconds = 30 if grace.integer is None else grace.integer
+    given = grace.known_integer()
+    seconds = 30 if given is None else given  # Kubernetes' default
     slept = sum(int(count) * _SECONDS[unit] for count, unit in _SLEEP.findall(_words(hook)))
-    slept += hook.at("sleep", "seconds").integer or 0
+    slept += hook.at("sleep", "seconds").known_integer() or 0
     if seconds <= 0:
         taken = ", which Kubernetes takes for 1," if seconds < 0 else ""
         yield Hit(grace, f"terminationGracePeriodSeconds {seconds}{taken} on the {group.title}", "120 or more")
@@ -133,8 +134,8 @@ def probe_too_tight(group: Group, _: Facts) -> Iterator[Hit]:
     probe = group.container["livenessProbe"]
     if not probe:
         return
-    timeout = probe["timeoutSeconds"].integer or 1  # Kubernetes' defaults
-    window = (probe["periodSeconds"].integer or 10) * (probe["failureThreshold"].integer or 3)
+    timeout = probe["timeoutSeconds"].known_integer() or 1  # Kubernetes' defaults
+    window = (probe["periodSeconds"].known_integer() or 10) * (probe["failureThreshold"].known_integer() or 3)
     if timeout < 2 or window < (300 if _of_dashboard(group, probe) else 60):
         yield Hit(probe, f"timeout {timeout} s, killed after {window} s", "a timeout of 5 s, and minutes to answer")
 

@@ -52,9 +52,13 @@ def shm_exceeds_limit(group: Group, _: Facts) -> Iterator[Hit]:
     limit = group.limit("memory")
     if not limit or not group.mounted_at("/dev/shm"):
         return
-    shm, most = shared_memory(group), limit.quantity
+    shm, most = shared_memory(group), limit.known_quantity()
     if shm.size is not None and most is not None and shm.size > most:
-        yield Hit(shm.origin, f"/dev/shm {shm.origin.text}, limits.memory {limit.text}", f"less than {limit.text}")
+        yield Hit(
+            shm.origin,
+            f"/dev/shm {shm.origin.require_known()}, limits.memory {limit.require_known()}",
+            f"less than {limit.require_known()}",
+        )
 
 
 @rule(
@@ -95,15 +99,17 @@ def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
     if shm.size is None:
         return
     if asked.scalar:
-        wanted = asked.quantity
+        wanted = asked.known_quantity()
         if wanted is not None and wanted > shm.size:
             refused = wanted > _FLOOR and group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE").raw != "1"
             seen = f"object-store-memory {shown(wanted)}, /dev/shm {shown(shm.size)}"
             yield Hit(asked, seen, f"at most {shown(shm.size)}", "error" if refused else None)
-    elif (memory := limit.quantity) is not None:
+    elif (memory := limit.known_quantity()) is not None:
         wanted = min(memory * _SHARE, Fraction(_MOST), max(Fraction(_FLOOR), shm.size * Fraction(95, 100)))
         if wanted > shm.size:
-            seen = f"/dev/shm {shown(shm.size)}, of {limit.text} of memory Ray takes at least {shown(wanted)}"
+            seen = (
+                f"/dev/shm {shown(shm.size)}, of {limit.require_known()} of memory Ray takes at least {shown(wanted)}"
+            )
             yield Hit(shm.origin, seen, f"at least {shown(wanted)}, or object-store-memory below {shown(shm.size)}")
 
 
@@ -118,8 +124,12 @@ def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
 def object_store_plus_heap(group: Group, _: Facts) -> Iterator[Hit]:
     """It counts against the same limit as everything else in the container: the kernel ends the pod."""
     asked, limit = group.params["object-store-memory"], group.limit("memory")
-    if asked.scalar and limit and asked.quantity and limit.quantity and asked.quantity > limit.quantity / 2:
-        yield Hit(asked, f"object-store-memory {shown(asked.quantity)} of {limit.text}", "at most half of it")
+    if not asked.scalar or not limit:
+        return
+    store = asked.known_quantity()
+    memory = limit.known_quantity() if store else None
+    if store and memory and store > memory / 2:
+        yield Hit(asked, f"object-store-memory {shown(store)} of {limit.raw}", "at most half of it")
 
 
 @rule(
@@ -147,8 +157,8 @@ def plasma_directory(group: Group, _: Facts) -> Iterator[Hit]:
 def allow_slow_storage(group: Group, _: Facts) -> Iterator[Hit]:
     """RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE turns the error that says /dev/shm is too small into silence."""
     value = group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE")
-    if value.raw and value.text not in ("0", ""):
-        yield Hit(value, f"set to {value.text}", "not set")
+    if value.raw and value.require_known() not in ("0", ""):
+        yield Hit(value, f"set to {value.require_known()}", "not set")
 
 
 @rule(
@@ -162,7 +172,7 @@ def allow_slow_storage(group: Group, _: Facts) -> Iterator[Hit]:
 def oom_monitor(group: Group, _: Facts) -> Iterator[Hit]:
     """Ray cannot end the one task that takes too much: the kernel ends the raylet or the whole pod instead."""
     value = group.variable("RAY_memory_monitor_refresh_ms")
-    if value.raw and value.text == "0":
+    if value.raw and value.require_known() == "0":
         yield Hit(value, "RAY_memory_monitor_refresh_ms is 0", "not set")
 
 
@@ -179,7 +189,7 @@ def shm_name_clash(group: Group, _: Facts) -> Iterator[Hit]:
     if group.mounted_at("/dev/shm") or group.params["plasma-directory"].scalar:
         return
     for volume in group.spec["volumes"]:
-        if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].text != "Memory":
+        if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].require_known() != "Memory":
             yield Hit(volume["name"], "volume shared-mem is no Memory emptyDir", "another name, or medium: Memory")
 
 

@@ -15,7 +15,7 @@ _DO_EKS = "https://github.com/aws-samples/aws-do-eks/pull"
 
 def port_of(group: Group, param: str, default: int) -> int:
     """The port that Ray listens on. Raises CannotTell for a placeholder."""
-    return group.params[param].integer or default
+    return group.params[param].known_integer() or default
 
 
 @rule(
@@ -30,7 +30,7 @@ def host_network(group: Group, _: Facts) -> Iterator[Hit]:
     """Ray's fixed ports (6379, 8265, 8080, 52365) are then the node's: one Ray pod a node, clashes with anything else
     there, and the dashboard open on the node's address. EFA does not need it.
     """
-    if group.spec["hostNetwork"].flag:
+    if group.spec["hostNetwork"].known_flag():
         yield Hit(group.spec["hostNetwork"], f"hostNetwork true on the {group.title}", "the pod's own network")
 
 
@@ -47,9 +47,9 @@ def hostnetwork_dns(group: Group, _: Facts) -> Iterator[Hit]:
     service name and wait in `wait-gcs-ready` for ever.
     """
     policy = group.spec["dnsPolicy"]
-    if group.spec["hostNetwork"].flag and policy.text in ("", "ClusterFirst", "Default"):
+    if group.spec["hostNetwork"].known_flag() and policy.require_known() in ("", "ClusterFirst", "Default"):
         severity: Severity | None = "warning" if group.is_head else None  # the head finds itself without DNS
-        seen = f"dnsPolicy {policy.text or 'is not set'} on the {group.title}"
+        seen = f"dnsPolicy {policy.require_known() or 'is not set'} on the {group.title}"
         yield Hit(policy, seen, "ClusterFirstWithHostNet", severity)
 
 
@@ -59,7 +59,7 @@ def _covers(rules: Iterable[Value], port: int) -> bool:
         if not list(entry["ports"]):
             return True
         for item in entry["ports"]:
-            first, last = item["port"].integer, item["endPort"].integer
+            first, last = item["port"].known_integer(), item["endPort"].known_integer()
             if first is None or first == port or (last is not None and first <= port <= last):
                 return True
     return False
@@ -98,11 +98,15 @@ def deny_egress_no_dns(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     `wait-gcs-ready` for ever; the operator adds no rule for DNS.
     """
     own = cluster.value["networkPolicy"]
-    for group in cluster.workers if own and own["mode"].text != "DenyAllIngress" else []:
+    for group in cluster.workers if own and own["mode"].require_known() != "DenyAllIngress" else []:
         custom = [entry for entry in own["workerGroups"] if entry["groupName"].raw == group.value["groupName"].raw]
         egress = (custom[0] if custom else own["worker"])["egressRules"]
         if not _covers(_outwards(egress), 53):
-            yield Hit(own, f"{own['mode'].text or 'DenyAll'} without a DNS rule for {group.title}", "egress to port 53")
+            yield Hit(
+                own,
+                f"{own['mode'].require_known() or 'DenyAll'} without a DNS rule for {group.title}",
+                "egress to port 53",
+            )
     policies = [other for other in cluster.manifest.others if other["kind"].raw == "NetworkPolicy"]
     for group in cluster.groups:  # what another policy allows may stand elsewhere: a warning
         yield from _isolated(group, [policy for policy in policies if _selects(policy, group)])
@@ -154,7 +158,7 @@ def service_mesh(group: Group, _: Facts) -> Iterator[Hit]:
 def _interfaces(group: Group, name: str = "NCCL_SOCKET_IFNAME") -> tuple[Value, list[str]]:
     """The variable and the interfaces that it lists, without NCCL's signs for exclusion (^) and exactness (=)."""
     value = group.variable(name)
-    return value, [part.strip() for part in value.text.lstrip("^=").split(",") if part.strip()]
+    return value, [part.strip() for part in value.require_known().lstrip("^=").split(",") if part.strip()]
 
 
 @rule(
@@ -169,12 +173,14 @@ def ifname_eth0_host(group: Group, _: Facts) -> Iterator[Hit]:
     """Pods have eth0; EC2 hosts name their interfaces ens5 or enp40s0. NCCL stops with `Bootstrap : no socket interface
     found`, gloo with `Unable to find address`.
     """
-    if not group.spec["hostNetwork"].flag or (group.is_head and not accelerators(group)):
+    if not group.spec["hostNetwork"].known_flag() or (group.is_head and not accelerators(group)):
         return
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         value, listed = _interfaces(group, name)
-        if listed and not value.text.startswith("^") and all(part.startswith("eth") for part in listed):
-            yield Hit(value, f"{name} {value.text} with hostNetwork", "a name that hosts have, such as ens or enp")
+        if listed and not value.require_known().startswith("^") and all(part.startswith("eth") for part in listed):
+            yield Hit(
+                value, f"{name} {value.require_known()} with hostNetwork", "a name that hosts have, such as ens or enp"
+            )
 
 
 @rule(
@@ -189,11 +195,11 @@ def ifname_hardcoded(group: Group, _: Facts) -> Iterator[Hit]:
     """AWS's guide sets eth0, and in pods of the VPC CNI it is right; another CNI, more interfaces or hostNetwork break
     it. The DLC's own default excludes lo and docker0 instead.
     """
-    if not accelerators(group) or group.spec["hostNetwork"].flag:
+    if not accelerators(group) or group.spec["hostNetwork"].known_flag():
         return
     value, listed = _interfaces(group)
-    if listed and not value.text.startswith("^"):
-        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.text}", "an exclusion such as ^lo,docker0")
+    if listed and not value.require_known().startswith("^"):
+        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.require_known()}", "an exclusion such as ^lo,docker0")
 
 
 @rule(
@@ -208,11 +214,13 @@ def ifname_pod_identity(group: Group, _: Facts) -> Iterator[Hit]:
     """On the node's network NCCL also sees pod-id-link0 (169.254.170.23), which no other node reaches: it picks it, and
     the first collective hangs on refused connections.
     """
-    if not group.spec["hostNetwork"].flag or not accelerators(group):
+    if not group.spec["hostNetwork"].known_flag() or not accelerators(group):
         return
     value, listed = _interfaces(group)
-    if value.text.startswith("^") and not any("pod-id-link0".startswith(part) for part in listed):
-        yield Hit(value, f"{value.text} does not exclude pod-id-link0", f"{value.text},pod-id-link0")
+    if value.require_known().startswith("^") and not any("pod-id-link0".startswith(part) for part in listed):
+        yield Hit(
+            value, f"{value.require_known()} does not exclude pod-id-link0", f"{value.require_known()},pod-id-link0"
+        )
 
 
 @rule(
@@ -228,5 +236,5 @@ def gloo_ifname(group: Group, _: Facts) -> Iterator[Hit]:
     ^lo`.
     """
     value = group.variable("GLOO_SOCKET_IFNAME")
-    if value.text.startswith(("^", "=")):
-        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.text}", "the name of an interface")
+    if value.require_known().startswith(("^", "=")):
+        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.require_known()}", "the name of an interface")

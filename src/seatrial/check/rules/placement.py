@@ -95,8 +95,10 @@ def gpu_on_head(group: Group, _: Facts) -> Iterator[Hit]:
     """
     alone = not group.cluster.workers or group.cluster.manifest.is_service
     for key, value in accelerators(group)[:1]:
-        if value.quantity:
-            yield Hit(value, f"{key} {value.text} on the head", "GPUs on workers only", "info" if alone else None)
+        if value.known_quantity():
+            yield Hit(
+                value, f"{key} {value.require_known()} on the head", "GPUs on workers only", "info" if alone else None
+            )
 
 
 @rule(
@@ -210,8 +212,8 @@ def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
         return
     for value in group.instance_types:
         known = facts.instance(value)
-        if (limit.quantity or 0) < known.gpus:
-            seen = f"{limit.text} of the {known.gpus} GPUs of {value.text}, and no anti-affinity"
+        if (limit.known_quantity() or 0) < known.gpus:
+            seen = f"{limit.require_known()} of the {known.gpus} GPUs of {value.require_known()}, and no anti-affinity"
             yield Hit(limit, seen, "one pod for each node")
             return
 
@@ -290,6 +292,8 @@ def instance_type_prefix(group: Group, _: Facts) -> Iterator[Hit]:
     for value in group.instance_types:
         prefixed = value.raw.startswith(HYPERPOD)
         if sagemaker and not prefixed and not value.unknown:
-            yield Hit(value, f"{value.text} beside a HyperPod selector", f"{HYPERPOD}{value.text}")
+            yield Hit(
+                value, f"{value.require_known()} beside a HyperPod selector", f"{HYPERPOD}{value.require_known()}"
+            )
         elif prefixed and "eks.amazonaws.com/nodegroup" in labels:
             yield Hit(value, f"{value.raw} beside eks.amazonaws.com/nodegroup", value.raw.removeprefix(HYPERPOD))

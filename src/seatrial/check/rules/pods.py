@@ -184,9 +184,9 @@ def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
     refuses each of them.
     """
     name = group.value["groupName"]
-    prefix = f"cluster-{name.text}"[:50].lower()  # the cluster's own name has a rule
-    if name.text and not (is_label_value(name.text) and is_subdomain(f"{prefix}-worker-x")):
-        yield Hit(name, f"saw {name.text}", "lower case letters, digits and dashes, at most 63")
+    prefix = f"cluster-{name.require_known()}"[:50].lower()  # the cluster's own name has a rule
+    if name.require_known() and not (is_label_value(name.require_known()) and is_subdomain(f"{prefix}-worker-x")):
+        yield Hit(name, f"saw {name.require_known()}", "lower case letters, digits and dashes, at most 63")
 
 
 @rule(
@@ -228,7 +228,8 @@ def spread_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     """maxSkew and minDomains are 1 or more, and the key names a node label."""
     for constraint in pod.spec["topologySpreadConstraints"]:
         for value in (constraint["maxSkew"], constraint["minDomains"]):
-            if value and not value.unknown and value.integer is not None and value.integer < 1:
+            number = None if value.unknown else value.known_integer()
+            if number is not None and number < 1:
                 yield Hit(value, f"saw {value.raw}", "1 or more")
-        if constraint["topologyKey"].given == "":
+        if constraint["topologyKey"].known_or_none() == "":
             yield Hit(constraint["topologyKey"], "empty", "a node label's key")

@@ -33,9 +33,9 @@ def port_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
     for port in group.container["ports"]:
         for param, default, names in _HEAD_PORTS:
             listed = port["containerPort"]
-            if port["name"].raw in names and listed.integer not in (None, port_of(group, param, default)):
+            if port["name"].raw in names and listed.known_integer() not in (None, port_of(group, param, default)):
                 severity: Severity | None = "error" if names == ("dashboard",) and _operator_asks(group) else None
-                seen = f"port {port['name'].raw} is {listed.text}, Ray listens on {port_of(group, param, default)}"
+                seen = f"port {port['name'].raw} is {listed.raw}, Ray listens on {port_of(group, param, default)}"
                 yield Hit(listed, seen, str(port_of(group, param, default)), severity)
 
 
@@ -47,7 +47,7 @@ def _operator_asks(group: Group) -> bool:
 def _listed(group: Group) -> set[str]:
     """Names of the head's ports: once the container lists any, KubeRay adds none but metrics."""
     extra = group.value.at("headService", "spec", "ports")
-    return {port["name"].text for ports in (group.container["ports"], extra) for port in ports}
+    return {port["name"].require_known() for ports in (group.container["ports"], extra) for port in ports}
 
 
 @rule(
@@ -103,8 +103,9 @@ def reserved_port(group: Group, _: Facts) -> Iterator[Hit]:
     for param, default, names in _HEAD_PORTS if group.is_head else ():
         taken[port_of(group, param, default)] = names[0]
     for name, port in _sidecar_ports(group):
-        if port.integer in taken:
-            yield Hit(port, f"{name} on {port.text}, the port of {taken[port.integer]}", "another port")
+        number = port.known_integer()
+        if number is not None and number in taken:
+            yield Hit(port, f"{name} on {port.raw}, the port of {taken[number]}", "another port")
 
 
 @rule(
@@ -119,5 +120,5 @@ def metrics_port(group: Group, _: Facts) -> Iterator[Hit]:
     """KubeRay has Ray export metrics on 8080; where a sidecar holds it, they are lost."""
     metrics = port_of(group, "metrics-export-port", 8080)
     for name, port in _sidecar_ports(group):
-        if port.integer == metrics:
+        if port.known_integer() == metrics:
             yield Hit(port, f"{name} on {metrics}", "another port")

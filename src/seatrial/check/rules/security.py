@@ -74,7 +74,10 @@ def dashboard_public(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 
 def _authenticated(cluster: Cluster) -> bool:
     """Whether Ray asks for a token: by KubeRay's option, or by the variable where someone set it by hand."""
-    return "token" in (cluster.value.at("authOptions", "mode").text, cluster.head.variable("RAY_AUTH_MODE").text)
+    return "token" in (
+        cluster.value.at("authOptions", "mode").require_known(),
+        cluster.head.variable("RAY_AUTH_MODE").require_known(),
+    )
 
 
 def _own_services(cluster: Cluster) -> Iterator[Hit]:
@@ -148,7 +151,7 @@ def _guards(key: str, text: str) -> bool:
 )
 def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     """Any pod that reaches the head can submit jobs. Ray 2.52 and later can ask for a token."""
-    if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.text) or (0,)) < (2, 52):
+    if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.require_known()) or (0,)) < (2, 52):
         return
     if not _authenticated(cluster):
         mode = cluster.value.at("authOptions", "mode")
@@ -169,7 +172,7 @@ def ray_version_cve(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     """
     known = image(cluster.head.image.raw)
     value = cluster.head.image if known is not None and known.ray else cluster.ray_version
-    here = known.ray if known is not None and known.ray else value.text
+    here = known.ray if known is not None and known.ray else value.require_known()
     for below, cve in _CVES:
         if (version(here) or below) < below:
             yield Hit(value, f"Ray {here}: {cve}", "2.54 or later")
@@ -251,7 +254,7 @@ def privileged(group: Group, _: Facts) -> Iterator[Hit]:
     for section in ("containers", "initContainers"):
         for container in group.spec[section]:
             value = container.at("securityContext", "privileged")
-            if value.flag:
+            if value.known_flag():
                 yield Hit(value, f"privileged {container['name'].raw}", "false")
 
 
@@ -289,7 +292,7 @@ def host_pid_ipc(group: Group, _: Facts) -> Iterator[Hit]:
     emptyDir at /dev/shm does what NCCL needs.
     """
     for key in ("hostPID", "hostIPC"):
-        if group.spec[key].flag:
+        if group.spec[key].known_flag():
             yield Hit(group.spec[key], f"{key} true on the {group.title}", "false")
 
 

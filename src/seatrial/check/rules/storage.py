@@ -192,7 +192,7 @@ def pvc_rwo(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 def _modes(claim: Value) -> set[str]:
-    return {mode.text for mode in claim.at("spec", "accessModes")}
+    return {mode.require_known() for mode in claim.at("spec", "accessModes")}
 
 
 @rule(
@@ -211,7 +211,7 @@ def pvc_readonly(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
         if not (mount := group.holding(path)):
             continue
         claim = _document(mount, cluster.manifest, facts)
-        if mount.read_only or mount.volume.at("persistentVolumeClaim", "readOnly").flag:
+        if mount.read_only or mount.volume.at("persistentVolumeClaim", "readOnly").known_flag():
             yield Hit(mount.value, f"{path} is read-only on the {group.title}", "a mount that can be written")
         elif claim and _modes(claim) == {"ReadOnlyMany"}:
             yield Hit(mount.claim, f"claim {mount.claim.raw} is ReadOnlyMany", "ReadWriteMany")

@@ -33,7 +33,7 @@ class Demand:
 
 def demand(pod: Pod, volumes: Iterable[tuple[Mapping[str, Any], ...]] = ()) -> Demand:
     """Raises CannotTell for a placeholder in any of it."""
-    labels = {key: value.text for key, value in pod.spec["nodeSelector"].items()}
+    labels = {key: value.require_known() for key, value in pod.spec["nodeSelector"].items()}
     affinity = pod.spec.at(*_AFFINITY[:3])
     terms = _maps(plain(certain(affinity["nodeSelectorTerms"]))) if affinity else None
     tolerations = _maps(plain(certain(pod.spec["tolerations"])))
@@ -59,7 +59,7 @@ def requests(pod: Pod) -> dict[str, Fraction]:
     total, largest = dict[str, Fraction](), dict[str, Fraction]()
     for container in pod.spec["initContainers"]:
         own = _of(container)
-        if container["restartPolicy"].text == "Always":  # a sidecar
+        if container["restartPolicy"].require_known() == "Always":  # a sidecar
             total = _sum(total, own)
         else:
             largest = _largest(largest, _sum(total, own))
@@ -75,14 +75,16 @@ def limits(pod: Pod) -> dict[str, Fraction]:
     """The limits of the pod's containers together. Raises CannotTell for a placeholder."""
     total: dict[str, Fraction] = {}
     for container in pod.spec["containers"]:
-        total = _sum(total, {key: v.quantity or Fraction(0) for key, v in container.at("resources", "limits").items()})
+        total = _sum(
+            total, {key: v.known_quantity() or Fraction(0) for key, v in container.at("resources", "limits").items()}
+        )
     return total
 
 
 def _of(container: Value) -> dict[str, Fraction]:
     """Requests of a container; a limit without one is one."""
     given = dict(container.at("resources", "limits").items()) | dict(container.at("resources", "requests").items())
-    return {key: value.quantity or Fraction(0) for key, value in given.items()}
+    return {key: value.known_quantity() or Fraction(0) for key, value in given.items()}
 
 
 def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:

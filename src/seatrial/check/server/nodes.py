@@ -38,7 +38,7 @@ def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
 
 def _starts(group: Group) -> bool:
     """Whether the group has pods, or a placeholder for their number."""
-    if group.value["suspend"].flag:
+    if group.value["suspend"].known_flag():
         return False
     counts = (group.value["replicas"], group.value["minReplicas"], group.hosts)
     return group.is_head or any(count.unknown for count in counts) or group.pods > 0
@@ -96,7 +96,9 @@ def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
 
 @found_by("device-plugin-missing")
 def device_plugin_missing(group: Group, asked: Interview) -> Iterator[Hit]:
-    wanted = {key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.quantity}
+    wanted = {
+        key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.known_quantity()
+    }
     for prefix, whose in _PLUGINS.items():
         value = next((value for key, value in wanted.items() if key.startswith(prefix)), None)
         if value is None or not _starts(group) or _offered(prefix, asked) or _announced(whose.lower(), asked):

@@ -41,7 +41,7 @@ def sa_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     """KubeRay makes one only for an autoscaling head that names none; `default` is in every namespace."""
     namespace = asked.namespace(manifest)
     for value in _known_first([pod.spec["serviceAccountName"] for pod in pods(manifest)]):
-        name = value.text
+        name = value.require_known()
         if name == "default" or asked.brings("ServiceAccount", namespace, name):
             continue
         if name not in asked.service_accounts(namespace):
@@ -62,7 +62,7 @@ def _in_the_cluster(manifest: Manifest, asked: Interview) -> Iterator[tuple[Valu
     """Each claim that the resource uses and the input does not bring, None where it is not there."""
     namespace = asked.namespace(manifest)
     for value in claim_names(manifest):
-        name = value.text
+        name = value.require_known()
         if not asked.brings("PersistentVolumeClaim", namespace, name):
             yield value, next((claim for claim in asked.claims(namespace) if claim.name == name), None)
 
@@ -107,7 +107,7 @@ def _value(claim: Claim) -> Value:
 def storage_class_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     known = asked.storage_classes()
     for wanted in _wanted_classes(manifest, asked):
-        name = wanted.given
+        name = wanted.known_or_none()
         if name is None and not any(one.default for one in known):
             yield Hit(wanted, "no storageClassName, and the cluster has no default one", "a storage class")
         elif name and name not in {one.name for one in known} and not asked.brings("StorageClass", "", name):
@@ -143,21 +143,21 @@ def _static(name: str, asked: Interview) -> bool | None:
 @found_by("kueue-queue-missing")
 def queue_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     label, namespace = manifest.kueue, asked.namespace(manifest)
-    if not label or asked.brings("LocalQueue", namespace, label.text):
+    if not label or asked.brings("LocalQueue", namespace, label.require_known()):
         return
     queues = asked.queues(namespace)
     if queues is None:
         yield Hit(label, "a queue, and Kueue is not installed", "Kueue, or no such label", "warning")
-    elif label.text not in {queue.name for queue in queues}:
+    elif label.require_known() not in {queue.name for queue in queues}:
         there = f": it has {', '.join(queue.name for queue in queues[:5])}" if queues else ""
-        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.text}{there}", "one that is there")
+        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.require_known()}{there}", "one that is there")
 
 
 @found_by("kueue-queue-inactive")
 def queue_inactive(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     label = manifest.kueue
     for queue in (asked.queues(asked.namespace(manifest)) or ()) if label else ():
-        if queue.name == label.text and queue.inactive:
+        if queue.name == label.require_known() and queue.inactive:
             yield Hit(label, f"LocalQueue {queue.name} is inactive: {queue.inactive}", "an active queue")
 
 
