@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from seatrial.check.manifest import Cluster, Group, gpu_key
+from seatrial.check.manifest import RayClusterSpec, RayGroup, gpu_key
 from seatrial.check.values import CannotTell, Value, quantity, whole
 
 DEFAULT_KUBERAY = "1.6"
@@ -37,7 +37,7 @@ def version(text: str) -> tuple[int, ...] | None:
     return tuple(int(part) for part in found.group(1).split("."))
 
 
-def start_params(group: Group) -> dict[str, Derived]:
+def start_params(group: RayGroup) -> dict[str, Derived]:
     """The complete rayStartParams: user's, group resources, defaults, autodetected. Raises CannotTell.
 
     updateRayStartParamsResources, setMissingRayStartParams, generateRayStartCommand.
@@ -53,7 +53,7 @@ def start_params(group: Group) -> dict[str, Derived]:
     return dict(sorted(params.items()))
 
 
-def _group_resources(group: Group, params: dict[str, Derived]) -> None:
+def _group_resources(group: RayGroup, params: dict[str, Derived]) -> None:
     custom: dict[str, float] = {}
     for key, value in group.value["resources"].items():
         amount = value.known_quantity()
@@ -73,7 +73,7 @@ def _group_resources(group: Group, params: dict[str, Derived]) -> None:
         params["labels"] = Derived(text, "from the group's labels", group.value["labels"])
 
 
-def _defaults(group: Group) -> dict[str, Derived]:
+def _defaults(group: RayGroup) -> dict[str, Derived]:
     here = group.params
     defaults = {
         "block": Derived("true", "KubeRay always adds it", here),
@@ -90,7 +90,7 @@ def _defaults(group: Group) -> dict[str, Derived]:
     return defaults
 
 
-def _autodetected(group: Group, key: str, *, requests_too: bool) -> Derived | None:
+def _autodetected(group: RayGroup, key: str, *, requests_too: bool) -> Derived | None:
     """num-cpus from the CPU limit, else the request, rounded up; memory from the limit only."""
     for section, value in (("limits", group.limit(key)), ("requests", group.request(key))):
         amount = value.known_quantity() if value and (section == "limits" or requests_too) else None
@@ -99,7 +99,7 @@ def _autodetected(group: Group, key: str, *, requests_too: bool) -> Derived | No
     return None
 
 
-def resources_param(group: Group) -> dict[str, float] | None:
+def resources_param(group: RayGroup) -> dict[str, float] | None:
     """rayStartParams.resources as KubeRay parses it after trimming quotes (getResourcesMap); None where that fails."""
     given = group.params["resources"]
     if not given:
@@ -114,7 +114,7 @@ def resources_param(group: Group) -> dict[str, float] | None:
     return parsed if numbers else None
 
 
-def _accelerators(group: Group, params: dict[str, Derived]) -> None:
+def _accelerators(group: RayGroup, params: dict[str, Derived]) -> None:
     """addWellKnownAcceleratorResources: from limits only; nothing at all if `resources` does not parse."""
     written = "resources" not in params or params["resources"].reason != "as written"
     resources = {} if written else resources_param(group)
@@ -135,7 +135,7 @@ def _accelerators(group: Group, params: dict[str, Derived]) -> None:
             added = True
 
 
-def start_line(group: Group) -> str:
+def start_line(group: RayGroup) -> str:
     """The `ray start` line (convertParamMap): true becomes a bare flag, false vanishes. Raises CannotTell."""
     words = ["ray start --head" if group.is_head else "ray start"]
     for key, derived in start_params(group).items():
@@ -147,7 +147,7 @@ def start_line(group: Group) -> str:
     return " ".join(words)
 
 
-def number(group: Group, param: str) -> tuple[Fraction, Derived] | None:
+def number(group: RayGroup, param: str) -> tuple[Fraction, Derived] | None:
     """A numeric start parameter after the operator's work, None where Ray would detect it. Raises CannotTell."""
     derived = start_params(group).get(param)
     if derived is None:
@@ -169,7 +169,7 @@ class SharedMemory:
     reason: str
 
 
-def shared_memory(group: Group) -> SharedMemory:
+def shared_memory(group: RayGroup) -> SharedMemory:
     """addEmptyDir, makeEmptyDirVolume. Raises CannotTell for a placeholder as the size."""
     if mount := group.mounted_at("/dev/shm"):
         empty = mount.volume["emptyDir"]
@@ -196,7 +196,7 @@ class Probes:
     reason: str
 
 
-def probes(group: Group, kuberay: str) -> Probes:
+def probes(group: RayGroup, kuberay: str) -> Probes:
     """initLivenessAndReadinessProbe. HTTP since KubeRay 1.6 for a rayVersion that parses and is at least 2.53."""
     ray = version(group.cluster.ray_version.require_known())
     if (version(kuberay) or (0,)) < (1, 6):
@@ -215,7 +215,7 @@ def probes(group: Group, kuberay: str) -> Probes:
     return Probes(readiness, "own" if group.container["livenessProbe"] else kind, reason)
 
 
-def head_ports(cluster: Cluster) -> dict[str, Derived]:
+def head_ports(cluster: RayClusterSpec) -> dict[str, Derived]:
     """Ports of the head service (getPortsFromCluster): the container's own; the defaults only where it lists none."""
     listed = list(cluster.head.container["ports"])
     if not listed:
@@ -233,13 +233,13 @@ def head_ports(cluster: Cluster) -> dict[str, Derived]:
     return ports
 
 
-def overwrites_command(group: Group) -> bool:
+def overwrites_command(group: RayGroup) -> bool:
     """The annotation that keeps KubeRay from replacing the command: on the cluster, or on the pod template."""
     own = group.metadata.at("annotations", "ray.io/overwrite-container-cmd")
     return group.cluster.overwrites_command or own.raw.lower() == "true"
 
 
-def command(group: Group) -> Derived:
+def command(group: RayGroup) -> Derived:
     """The container's command as it will run (BuildPod). Raises CannotTell."""
     container = group.container
     own = " ".join(part.raw for key in ("command", "args") for part in container[key])

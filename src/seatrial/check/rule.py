@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import version
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import ImageFacts, image
@@ -145,7 +145,7 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "submitter", manifest.submitter
     for pod in manifest.pods:
         yield "pod", pod
-    cluster: Cluster | None = manifest.cluster
+    cluster: RayClusterSpec | None = manifest.cluster
     if cluster is None:
         return
     yield "cluster", cluster
@@ -156,6 +156,6 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "gpu", group
 
 
-def nvidia(group: Group) -> bool:
+def nvidia(group: RayGroup) -> bool:
     """Whether a group asks for NVIDIA GPUs, in requests or limits."""
     return bool(group.limit("nvidia.com/gpu") or group.request("nvidia.com/gpu"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import number
 from seatrial.check.rule import DLC_EKS, JOB_GO, Facts, Hit, nvidia, rule
 from seatrial.check.values import CannotTell, Value, shown
@@ -17,12 +17,12 @@ _TYPES = "https://karpenter.sh/docs/reference/instance-types/"
 _SCALING = "https://docs.ray.io/en/latest/train/user-guides/using-gpus.html"
 
 
-def instances_of(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def instances_of(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     """What is known of every instance type that a group may run on. Raises CannotTell where one is unknown."""
     return [(value, facts.instance(value)) for value in group.instance_types]
 
 
-def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def _named(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     found = instances_of(group, facts)
     if not found:
         raise CannotTell(f"no instance type is named for the {group.title}", group.spec["nodeSelector"])
@@ -51,7 +51,7 @@ def _together(amounts: list[Value]) -> str:
     source=_TYPES,
     needs=("instance",),
 )
-def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+def gpu_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`."""
     limits = group.asked("nvidia.com/gpu")
     if not limits or not group.instance_types:
@@ -71,7 +71,7 @@ def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
     source=_EFA_DOCS,
     needs=("instance",),
 )
-def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+def efa_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`."""
     limits = group.asked(_EFA)
     if not limits or not group.instance_types:
@@ -95,7 +95,7 @@ def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
     source=DLC_EKS,
     needs=("instance",),
 )
-def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA."""
     groups = [group for group in cluster.workers if nvidia(group)]
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
@@ -118,7 +118,7 @@ def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=_EFA_DOCS,
     needs=("instance",),
 )
-def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
+def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """With all GPUs taken, the rest of the bandwidth cannot be used by anyone else."""
     efa, gpus = group.limit(_EFA), group.limit("nvidia.com/gpu")
     if not efa or not gpus or not group.instance_types:
@@ -136,7 +136,7 @@ def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="use one of the two",
     source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
 )
-def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_twice(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Both would hand out the same interfaces."""
     claims = [
         claim
@@ -156,7 +156,7 @@ def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
     source=_TYPES,
     needs=("instance",),
 )
-def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
+def exceeds_allocatable(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance
     type.
     """
@@ -177,7 +177,7 @@ def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
             yield Hit(asked[0], seen, f"less than {amount}")
 
 
-def _autoscaler(group: Group, key: str) -> Fraction:
+def _autoscaler(group: RayGroup, key: str) -> Fraction:
     """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), unless the options say it."""
     if not group.is_head or not group.cluster.autoscaling:
         return Fraction(0)
@@ -197,7 +197,7 @@ def _autoscaler(group: Group, key: str) -> Fraction:
     source=_TYPES,
     needs=("instance",),
 )
-def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
+def gpu_underfill(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The rest of a node's GPUs is paid for; two workers on one node share its EFA interface."""
     limit = group.limit("nvidia.com/gpu")
     if not limit or not group.instance_types:
@@ -207,7 +207,7 @@ def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
         yield Hit(limit, f"{limit.require_known()} of {least.gpus} GPUs of {least.name}", str(least.gpus))
 
 
-def gpus_of(cluster: Cluster) -> int:
+def gpus_of(cluster: RayClusterSpec) -> int:
     """GPUs that Ray will know of, over all pods. Raises CannotTell."""
     total = Fraction(0)
     for group in cluster.groups:
@@ -225,7 +225,7 @@ def gpus_of(cluster: Cluster) -> int:
     source=_SCALING,
     needs=("trial",),
 )
-def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """The trainer waits for ever for a placement group that cannot be placed."""
     asked = facts.asked
     if asked is None or not asked.gpus_per_worker:
@@ -245,7 +245,7 @@ def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=_SCALING,
     needs=("trial",),
 )
-def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def cpu_world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever."""
     asked = facts.asked
     if asked is None or asked.gpus_per_worker:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group
+from seatrial.check.manifest import RayClusterSpec, RayGroup
 from seatrial.check.operator import version
 from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.rules.lifecycle import cpus_told
 from seatrial.check.rules.refused import entry, needs_ray, negative
-from seatrial.check.rules.storage import gang
 
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/raycluster_types.go"
 _V2 = "RAY_enable_autoscaler_v2"
@@ -20,7 +19,7 @@ _AUTOSCALING = "https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/con
 _SECOND = (2, 47)  # the first Ray whose default is the second autoscaler
 
 
-def _count(group: Group, key: str) -> int | None:
+def _count(group: RayGroup, key: str) -> int | None:
     """A count as written, None where it is absent. Raises CannotTell."""
     return group.value[key].known_integer() if group.value[key] else None
 
@@ -33,11 +32,11 @@ def _count(group: Group, key: str) -> int | None:
     fix="set minReplicas equal to maxReplicas, or leave the autoscaler out",
     source=_AUTOSCALING,
 )
-def autoscaled_gang(group: Group, facts: Facts) -> Iterator[Hit]:
+def autoscaled_gang(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """A trainer needs all its workers at once: the autoscaler brings them one by one, part of them hold GPUs meanwhile,
     and idle ones go between two stages.
     """
-    if group not in gang(group.cluster) or not group.cluster.autoscaling:
+    if group not in group.cluster.gang or not group.cluster.autoscaling:
         return
     least, most = _count(group, "minReplicas") or 0, _count(group, "maxReplicas")
     if least != most:
@@ -53,7 +52,7 @@ def autoscaled_gang(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="set autoscalerOptions.version: v2",
     source=_TYPES_GO,
 )
-def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Ray uses v2 from 2.47 on; KubeRay sets restartPolicy and variables for v2 only where the manifest says so."""
     chosen = cluster.value.at("autoscalerOptions", "version")
     if chosen or not cluster.autoscaling:
@@ -70,7 +69,7 @@ def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set restartPolicy: Never, or leave it out",
     source=VALIDATION_GO,
 )
-def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_restart(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """With v2 KubeRay refuses the cluster, else it warns: a Ray node that the autoscaler ended is not to come back."""
     if not cluster.autoscaling:
         return
@@ -89,7 +88,7 @@ def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set limits.cpu, or num-cpus in rayStartParams",
     source=f"{KUBERAY}/issues/2612",
 )
-def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_limits(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """It ends with `Autoscaler failed to detect CPU resources`, and the head's pod goes into CrashLoopBackOff. Ray up
     to 2.40 reads limits only.
     """
@@ -110,7 +109,7 @@ def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set serviceAccountName on the head too",
     source=f"{KUBERAY}/issues/2322",
 )
-def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
+def autoscaler_account(head: RayGroup, _: Facts) -> Iterator[Hit]:
     """A head without serviceAccountName runs as one that KubeRay makes and names after the cluster: without the role
     that the workers' account has.
     """
@@ -120,7 +119,7 @@ def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
         yield Hit(own, f"none on the head, {theirs[0].raw} on workers", f"serviceAccountName: {theirs[0].raw}")
 
 
-def _takes_v2(cluster: Cluster) -> bool:
+def _takes_v2(cluster: RayClusterSpec) -> bool:
     """Whether the operator takes the autoscaler for v2: by its option, or by the head's variable."""
     if cluster.value.at("autoscalerOptions", "version").require_known() == "v2":
         return True
@@ -136,7 +135,7 @@ def _takes_v2(cluster: Cluster) -> bool:
     fix="leave suspend out, or turn enableInTreeAutoscaling off",
     source=VALIDATION_GO,
 )
-def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
+def suspend_autoscaler(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the resource; nothing starts."""
     suspend = group.value["suspend"]
     if suspend and group.cluster.autoscaling and suspend.known_flag():
@@ -152,7 +151,7 @@ def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def autoscaler_env(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses RAY_enable_autoscaler_v2 on the head beside autoscalerOptions.version (since 1.4) and with the
     autoscaler off (since 1.5), and KUBERAY_GEN_AUTOSCALER_START_CMD, which is its own, in autoscalerOptions.env (since
     1.7).
@@ -179,7 +178,7 @@ def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def idle_timeout(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """A group's idleTimeoutSeconds needs autoscaler v2, and none may be negative (since 1.6)."""
     if not facts.since_kuberay(1, 6):
         return
@@ -198,7 +197,7 @@ def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def priority(group: Group, facts: Facts) -> Iterator[Hit]:
+def priority(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses a priority other than 0 without autoscaler v2, or with rayVersion missing or below 2.56.0 (since
     1.7).
     """

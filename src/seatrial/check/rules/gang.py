@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest, accelerators
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup, accelerators
 from seatrial.check.rule import SOURCE, Facts, Hit, Severity, rule
-from seatrial.check.rules.jobs import selects
-from seatrial.check.rules.storage import gang
 from seatrial.check.values import Value
 
 _UTIL_GO = f"{SOURCE}/controllers/ray/utils/util.go"
@@ -27,11 +25,11 @@ _GANG_LABELS = (
 )
 
 
-def _sizes(group: Group) -> tuple[Value, Value, Value]:
+def _sizes(group: RayGroup) -> tuple[Value, Value, Value]:
     return group.value["minReplicas"], group.value["replicas"], group.value["maxReplicas"]
 
 
-def _one_size(group: Group) -> bool:
+def _one_size(group: RayGroup) -> bool:
     """Whether replicas and its bounds are written alike, be it as a placeholder."""
     return len({value.raw for value in _sizes(group)}) == 1
 
@@ -49,11 +47,11 @@ def _written(value: Value) -> int | None:
     fix="set minReplicas and maxReplicas equal to replicas",
     source=_UTIL_GO,
 )
-def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
+def fixed_gang(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Without the autoscaler minReplicas and maxReplicas only bound `replicas`; a later change of it is cut to them
     without a word.
     """
-    if group not in gang(group.cluster) or group.cluster.autoscaling or _one_size(group):
+    if group not in group.cluster.gang or group.cluster.autoscaling or _one_size(group):
         return
     least, count, most = sizes = _sizes(group)
     if len({size.raw for size in sizes if not size.unknown}) < 2:
@@ -66,7 +64,7 @@ def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule("replicas-zero", "error", "worker", title="a worker group without pods", fix="set replicas", source=_TYPES_GO)
-def replicas_zero(group: Group, facts: Facts) -> Iterator[Hit]:
+def replicas_zero(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """replicas and minReplicas are 0 by default: no worker starts, and the trainer waits for ever."""
     replicas, least, cluster = group.value["replicas"], group.value["minReplicas"], group.cluster
     if not least.unknown and (least.known_integer() or 0) > 0:
@@ -90,7 +88,7 @@ def replicas_zero(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="bring them in order",
     source=_UTIL_GO,
 )
-def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
+def replicas_clamped(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay cuts replicas to minReplicas and maxReplicas without a word."""
     sizes = _sizes(group)
     if _one_size(group) or not sizes[1] or not (sizes[0] or sizes[2]):
@@ -112,7 +110,7 @@ def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave numOfHosts out, and set replicas to the number of pods",
     source=_CLUSTER_GO,
 )
-def num_of_hosts(group: Group, _: Facts) -> Iterator[Hit]:
+def num_of_hosts(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It is for TPU slices: KubeRay starts replicas × numOfHosts pods, and when one goes it deletes the others of its
     replica.
     """
@@ -129,7 +127,7 @@ def num_of_hosts(group: Group, _: Facts) -> Iterator[Hit]:
     fix="put it into a Kueue queue, or use a gang scheduler",
     source="https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/kueue.html",
 )
-def gang_not_enforced(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def gang_not_enforced(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kubernetes places pod by pod: of two jobs each may hold half of the nodes and wait for the rest."""
     manifest = cluster.manifest
     if (
@@ -168,7 +166,7 @@ def scheduler_label(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     fix="set enableInTreeAutoscaling: false",
     source=f"{_KUEUE}/raycluster/common.go",
 )
-def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def kueue_autoscaling(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it, unless the resource is annotated as an elastic job and Kueue has that feature on."""
     elastic = cluster.manifest.metadata.at("annotations", _ELASTIC)
     if cluster.manifest.kueue and cluster.autoscaling and elastic.require_known() != "true":
@@ -186,7 +184,12 @@ def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 def kueue_no_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it: the cluster would hold the queue's quota after the job."""
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if manifest.kueue and manifest.spec["rayClusterSpec"] and not selects(manifest) and not shutdown.known_flag():
+    if (
+        manifest.kueue
+        and manifest.spec["rayClusterSpec"]
+        and not manifest.selects_cluster
+        and not shutdown.known_flag()
+    ):
         yield Hit(shutdown, "false" if shutdown else "not set, which is false", "true")
 
 
@@ -202,7 +205,7 @@ def kueue_selector(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses a job with both clusterSelector and rayClusterSpec, and does not manage one with clusterSelector
     alone.
     """
-    if not manifest.kueue or not selects(manifest):
+    if not manifest.kueue or not manifest.selects_cluster:
         return
     if manifest.spec["rayClusterSpec"]:
         yield Hit(manifest.spec["clusterSelector"], "beside rayClusterSpec in a Kueue queue", "rayClusterSpec alone")
@@ -218,7 +221,7 @@ def kueue_selector(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="merge worker groups",
     source=f"{_KUEUE}/raycluster/common.go",
 )
-def kueue_groups(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def kueue_groups(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kueue counts the head and each worker group, and refuses more than 18."""
     if cluster.manifest.kueue and len(cluster.groups) > _MAX_POD_SETS:
         groups = cluster.value["workerGroupSpecs"]
@@ -255,7 +258,7 @@ def kai_k8sjob(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 def volcano_selector(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """KubeRay's Volcano integration ends with an error: it has no cluster to make a pod group of."""
     label = manifest.label("volcano.sh/queue-name")
-    if label and selects(manifest) and not manifest.spec["rayClusterSpec"] and facts.since_kuberay(1, 5):
+    if label and manifest.selects_cluster and not manifest.spec["rayClusterSpec"] and facts.since_kuberay(1, 5):
         yield Hit(
             label, f"volcano.sh/queue-name {label.raw} beside clusterSelector", "no such label, or a rayClusterSpec"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, accelerators
+from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
 from seatrial.check.operator import overwrites_command, version
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, rule
@@ -16,7 +16,7 @@ from seatrial.image.reference import parse
 _OFI_PATHS = ("/opt/amazon/ofi-nccl/lib64", "/opt/amazon/efa/lib")
 
 
-def images_of(cluster: Cluster) -> list[tuple[str, Value]]:
+def images_of(cluster: RayClusterSpec) -> list[tuple[str, Value]]:
     """Who runs which image: head, worker groups, and the autoscaler where it has one of its own."""
     found = [(group.title, group.image) for group in cluster.groups if group.image.scalar and not wrong(group.image)]
     autoscaler = cluster.value.at("autoscalerOptions", "image")
@@ -52,7 +52,7 @@ def tag_of(image: Value) -> str | None:
     fix="set rayVersion to the image's Ray",
     source=POD_GO,
 )
-def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def ray_version_missing(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and
     group priorities.
     """
@@ -68,7 +68,7 @@ def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="write X.Y.Z",
     source=VALIDATION_GO,
 )
-def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def ray_version_unparsable(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay takes it as unknown: wget probes, no token authentication, no priorities."""
     text = cluster.ray_version.require_known()
     if text and version(text) is None:
@@ -84,7 +84,7 @@ def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/154",
     needs=("image",),
 )
-def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def ray_version_mismatch(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not
     have what they ask for.
     """
@@ -120,7 +120,7 @@ def _ray_in(image: Value, facts: Facts) -> str:
     fix="pin the digest: seatrial image resolve",
     source=f"{KUBERAY}/issues/530",
 )
-def image_floating_tag(group: Group, facts: Facts) -> Iterator[Hit]:
+def image_floating_tag(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be
     repeated.
     """
@@ -150,7 +150,7 @@ def _known(facts: Facts, image: Value) -> ImageFacts | None:
     fix="pin the digest: seatrial image resolve",
     source=f"{DLC}/pull/6637",
 )
-def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
+def image_not_digest(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """A tag can be pushed again; only the digest names one image."""
     if group.image.scalar and not wrong(group.image) and tag_of(group.image) is not None:
         yield Hit(group.image, f"the {group.title} runs {group.image.raw}", "…@sha256:…")
@@ -164,7 +164,7 @@ def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
     fix="use one image everywhere",
     source=f"{KUBERAY}/issues/2303",
 )
-def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def mixed_images(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects
     that cannot be unpickled.
     """
@@ -209,7 +209,7 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=f"{DLC}/tree/main/docs/ray",
     needs=("image",),
 )
-def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
+def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP."""
     if group.cluster.manifest.is_service or not accelerators(group) or not group.image.scalar:
         return
@@ -229,7 +229,7 @@ def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
     source=POD_GO,
     needs=("image",),
 )
-def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
+def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13
     needs a driver of release 580 or later on the node.
     """
@@ -248,7 +248,7 @@ def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
     fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"',
     source=POD_GO,
 )
-def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
+def overwrite_without_start(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait
     for the head for ever.
     """
@@ -269,7 +269,7 @@ def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave command and args out; use env, or the overwrite annotation",
     source=POD_GO,
 )
-def container_command(group: Group, _: Facts) -> Iterator[Hit]:
+def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting,
     and what a child shell exports is lost.
     """
@@ -287,7 +287,7 @@ def container_command(group: Group, _: Facts) -> Iterator[Hit]:
     source=f"{DLC}/tree/main/docs/ray-train",
     needs=("image",),
 )
-def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
+def path_override(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is
     missing.
     """
@@ -307,7 +307,7 @@ def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
     fix=f"keep {' and '.join(_OFI_PATHS)} in it",
     source=DLC_EKS,
 )
-def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
+def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
@@ -326,7 +326,7 @@ def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
     fix="pin a digest and use IfNotPresent",
     source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
 )
-def pull_always(group: Group, _: Facts) -> Iterator[Hit]:
+def pull_always(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Each pod start asks the registry again; an outage there stops recovery."""
     policy = group.container["imagePullPolicy"]
     if policy.require_known() == "Always" and accelerators(group):

@@ -16,11 +16,6 @@ _MANAGERS = ("ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue")
 _ORDER = ("DeleteWorkers", "DeleteCluster", "DeleteSelf")  # a later one must not come before an earlier one
 
 
-def selects(manifest: Manifest) -> bool:
-    """Whether a RayJob runs on a cluster that exists already."""
-    return bool(manifest.spec["clusterSelector"].items())
-
-
 def _positive(value: Value) -> bool:
     return bool(value) and (value.known_integer() or 0) > 0
 
@@ -39,7 +34,7 @@ def _has_accelerators(manifest: Manifest) -> bool:
 )
 def needs_cluster(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector."""
-    if not manifest.spec["rayClusterSpec"] and not selects(manifest):
+    if not manifest.spec["rayClusterSpec"] and not manifest.selects_cluster:
         yield Hit(manifest.spec["rayClusterSpec"], "neither rayClusterSpec nor clusterSelector", "one of them")
 
 
@@ -56,7 +51,7 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     the RayJob.
     """
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if selects(manifest) or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.known_flag():
+    if manifest.selects_cluster or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.known_flag():
         return
     if manifest.kueue:
         return  # kueue-no-shutdown
@@ -94,7 +89,7 @@ def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     below /tmp/ray.
     """
     ttl = manifest.spec["ttlSecondsAfterFinished"]
-    if not manifest.cluster or selects(manifest) or not manifest.spec["shutdownAfterJobFinishes"].known_flag():
+    if not manifest.cluster or manifest.selects_cluster or not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         return
     logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].require_known() or "/tmp/ray")
     if not _positive(ttl) and not (logs and identity(logs)):
@@ -130,7 +125,7 @@ def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
-    if selects(manifest) and policy.raw in ("DeleteCluster", "DeleteWorkers"):
+    if manifest.selects_cluster and policy.raw in ("DeleteCluster", "DeleteWorkers"):
         yield Hit(policy, f"{policy.raw} of a cluster that clusterSelector chose", "DeleteSelf or DeleteNone")
     elif policy.raw == "DeleteWorkers" and manifest.cluster and manifest.cluster.autoscaling:
         yield Hit(policy, "DeleteWorkers beside the autoscaler", "DeleteCluster")
@@ -232,7 +227,7 @@ def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace."""
     selector = manifest.spec["clusterSelector"]
-    if selects(manifest) and not selector["ray.io/cluster"].raw:
+    if manifest.selects_cluster and not selector["ray.io/cluster"].raw:
         yield Hit(selector, "no ray.io/cluster: KubeRay refuses it", "ray.io/cluster: <name>", "error")
         return
     for key, value in selector.items():
@@ -250,7 +245,7 @@ def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing."""
-    if not selects(manifest):
+    if not manifest.selects_cluster:
         return
     if manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(manifest.spec["shutdownAfterJobFinishes"], "true beside clusterSelector", "no such field")
@@ -269,7 +264,7 @@ def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector."""
-    if not selects(manifest):
+    if not manifest.selects_cluster:
         return
     spec = manifest.spec
     if facts.since_kuberay(1, 6) and _positive(spec["backoffLimit"]):
@@ -295,7 +290,7 @@ def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     did.
     """
     given = manifest.spec["jobId"]
-    if given.raw and selects(manifest) and manifest.submission_mode != "InteractiveMode":
+    if given.raw and manifest.selects_cluster and manifest.submission_mode != "InteractiveMode":
         yield Hit(given, f"jobId {given.raw} beside clusterSelector", "no jobId")
 
 
@@ -328,7 +323,7 @@ def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     without shutdownAfterJobFinishes.
     """
     suspend = manifest.spec["suspend"]
-    if manifest.is_service or not suspend or not suspend.known_flag() or selects(manifest):
+    if manifest.is_service or not suspend or not suspend.known_flag() or manifest.selects_cluster:
         return
     if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(suspend, "true, and shutdownAfterJobFinishes is not", "shutdownAfterJobFinishes: true", "error")

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group, accelerators, gpu_key
+from seatrial.check.manifest import RayGroup, accelerators, gpu_key
 from seatrial.check.operator import resources_param
 from seatrial.check.rule import DLC_EKS, KUBERAY, POD_GO, SOURCE, Facts, Hit, rule
-from seatrial.check.rules.resources import gpu_limit
-from seatrial.check.values import whole
+from seatrial.check.values import Value, whole
 
 _NVIDIA_RUNTIME = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HIDE = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("-1", "nodevfiles", "")}
+
+
+def _gpu_limit(group: RayGroup) -> Value:
+    """The container's GPU limit, by the first key that KubeRay takes for one; absent if there is none."""
+    for key, value in sorted(group.container.at("resources", "limits").items(), key=lambda item: item[0]):
+        if gpu_key(key):
+            return value
+    return group.limit("nvidia.com/gpu")
 
 
 @rule(
@@ -22,7 +29,7 @@ _HIDE = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES":
     fix="make them equal, or leave num-gpus out: KubeRay takes it from the limit",
     source=DLC_EKS,
 )
-def num_gpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
+def num_gpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Too many: two actors share a GPU, or CUDA says `invalid device ordinal`. Too few: the trainer waits for ever for
     GPUs that Ray does not know of.
     """
@@ -46,7 +53,7 @@ def num_gpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
     fix="add the nvidia.com/gpu limit",
     source=f"{KUBERAY}/issues/321",
 )
-def num_gpus_without_limit(group: Group, _: Facts) -> Iterator[Hit]:
+def num_gpus_without_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray schedules GPU work there and CUDA finds none, or sees every GPU of the node beside other pods."""
     param = group.params["num-gpus"]
     claims = group.container.at("resources", "claims")
@@ -68,7 +75,7 @@ def num_gpus_without_limit(group: Group, _: Facts) -> Iterator[Hit]:
     fix="remove the variable; it belongs on pods without GPUs",
     source=_NVIDIA_RUNTIME,
 )
-def gpus_hidden(group: Group, _: Facts) -> Iterator[Hit]:
+def gpus_hidden(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The pod's own variable wins over the device plugin's: the container holds the GPUs and sees none, unless the node
     hands devices out by CDI or mounts. With CUDA_VISIBLE_DEVICES empty `ray start` refuses num-gpus.
     """
@@ -91,11 +98,11 @@ def gpus_hidden(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set num-gpus in rayStartParams",
     source=f"{SOURCE}/controllers/ray/utils/resources.go",
 )
-def gpu_key_not_detected(group: Group, _: Facts) -> Iterator[Hit]:
+def gpu_key_not_detected(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay fills in num-gpus only for keys that end in `gpu`, or for MIG profiles. Ray then knows of no GPU unless
     its own detection finds one.
     """
-    if group.params["num-gpus"].scalar or gpu_limit(group):
+    if group.params["num-gpus"].scalar or _gpu_limit(group):
         return
     for key, value in group.container.at("resources", "limits").items():
         if key.startswith(("nvidia.com/gpu", "nvidia.com/mig-")) and not gpu_key(key):
@@ -110,7 +117,7 @@ def gpu_key_not_detected(group: Group, _: Facts) -> Iterator[Hit]:
     fix="""write it as '{"x": 1}', and set num-gpus""",
     source=POD_GO,
 )
-def ray_resources_unparsable(group: Group, _: Facts) -> Iterator[Hit]:
+def ray_resources_unparsable(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay parses it as JSON after trimming quotes; where that fails it logs a line, and fills in neither num-gpus
     nor other accelerators.
     """
@@ -127,7 +134,7 @@ def ray_resources_unparsable(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave num-cpus out: KubeRay takes it from the limit",
     source="https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html",
 )
-def num_cpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
+def num_cpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """More: CPUs are shared without anyone knowing. Fewer: they lie idle. 0 on the head is a way to keep work off
     it.
     """
@@ -154,7 +161,7 @@ def num_cpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave `memory` out of rayStartParams",
     source=POD_GO,
 )
-def memory_param(group: Group, _: Facts) -> Iterator[Hit]:
+def memory_param(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray schedules more than the memory cgroup allows; the kernel ends the pod."""
     param, limit = group.params["memory"], group.limit("memory")
     if param.scalar and limit and (param.known_quantity() or 0) > (limit.known_quantity() or 0):

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
 from seatrial.check.operator import version
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
-from seatrial.check.rules.jobs import selects
 from seatrial.check.values import Value
 
 _TIMEOUT = "ray.io/initializing-timeout"
@@ -27,7 +26,7 @@ def entry(variables: Value, name: str) -> Value | None:
     return next((variable for variable in variables if variable["name"].raw == name), None)
 
 
-def needs_ray(cluster: Cluster, what: str, least: tuple[int, int]) -> Iterator[Hit]:
+def needs_ray(cluster: RayClusterSpec, what: str, least: tuple[int, int]) -> Iterator[Hit]:
     given = cluster.ray_version
     here = version(given.require_known())
     if here is None or here < least:
@@ -51,7 +50,7 @@ def negative(*values: Value) -> Iterator[Hit]:
     fix="set rayVersion to the image's Ray, or use a newer image",
     source=VALIDATION_GO,
 )
-def auth_ray_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def auth_ray_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay goes by rayVersion, not by the image: for authOptions.mode token it wants 2.52.0, for enableK8sTokenAuth
     2.55.0, and refuses the resource otherwise.
     """
@@ -72,7 +71,7 @@ def auth_ray_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="leave enableK8sTokenAuth out, or give a RayCluster mode: token without secretName",
     source=VALIDATION_GO,
 )
-def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses it without mode: token, beside secretName, and in a RayJob or RayService."""
     auth, kind = cluster.value["authOptions"], cluster.manifest.kind
     asked, secret, mode = auth["enableK8sTokenAuth"], auth["secretName"], auth["mode"]
@@ -96,7 +95,7 @@ def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 )
 def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it."""
-    if manifest.kind == "RayCluster" or manifest.cluster is None or selects(manifest):
+    if manifest.kind == "RayCluster" or manifest.cluster is None or manifest.selects_cluster:
         return
     kind = manifest.cluster.value.at("upgradeStrategy", "type")
     if kind:
@@ -112,7 +111,7 @@ def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def gcs_conflict(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def gcs_conflict(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses old annotations, variables and rayStartParams for Redis beside gcsFaultToleranceOptions, and a
     Redis address or user's name on the head without it.
     """
@@ -147,7 +146,7 @@ def _option(variable: str) -> str:
     fix="keep the options of one backend",
     source=VALIDATION_GO,
 )
-def gcs_backend(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def gcs_backend(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses Redis' options with backend rocksdb, `storage` without it, a claim beside what a new claim would
     have, and a variable or volume that it sets for rocksdb.
     """
@@ -188,7 +187,7 @@ def _own_mounts(places: Iterable[Value], name: str, path: str) -> Iterator[Hit]:
     fix=f"use {LABEL_FORM}",
     source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
 )
-def group_labels(group: Group, _: Facts) -> Iterator[Hit]:
+def group_labels(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5)."""
     for key, value in group.value["labels"].items():
         if not is_label_key(key):

@@ -5,19 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Group, gpu_key
+from seatrial.check.manifest import RayGroup, gpu_key
 from seatrial.check.rule import K8S_DOCS, KUBERAY, POD_GO, Facts, Hit, rule
-from seatrial.check.values import CannotTell, Value, shown
+from seatrial.check.values import CannotTell, shown
 
 _EXTENDED = f"{K8S_DOCS}/tasks/configure-pod-container/extended-resource/"
-
-
-def gpu_limit(group: Group) -> Value:
-    """The container's GPU limit, by the first key that KubeRay takes for one; absent if there is none."""
-    for key, value in sorted(group.container.at("resources", "limits").items(), key=lambda item: item[0]):
-        if gpu_key(key):
-            return value
-    return group.limit("nvidia.com/gpu")
 
 
 @rule(
@@ -28,7 +20,7 @@ def gpu_limit(group: Group) -> Value:
     fix="set limits and requests to the same number",
     source=_EXTENDED,
 )
-def extended_resource_limits(group: Group, _: Facts) -> Iterator[Hit]:
+def extended_resource_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """GPUs and EFA interfaces cannot be overcommitted: the API server refuses the pod."""
     for key, request in group.container.at("resources", "requests").items():
         if "/" not in key:
@@ -48,7 +40,7 @@ def extended_resource_limits(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set limits.memory (and requests.memory to the same)",
     source=f"{KUBERAY}/issues/2612",
 )
-def no_memory_limit(group: Group, _: Facts) -> Iterator[Hit]:
+def no_memory_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay passes no `memory`, so Ray takes the node's RAM for its own: it schedules, and sizes the object store, by
     memory that the pod does not have. The autoscaler fails without limits.
     """
@@ -65,7 +57,7 @@ def no_memory_limit(group: Group, _: Facts) -> Iterator[Hit]:
     fix="write Gi or Mi",
     source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/#meaning-of-memory",
 )
-def memory_tiny(group: Group, _: Facts) -> Iterator[Hit]:
+def memory_tiny(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """`m` is thousandths, not mega: 16000m is 16 bytes, and a number without a unit is bytes. The container cannot
     start.
     """
@@ -84,7 +76,7 @@ def memory_tiny(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set limits.cpu, or num-cpus",
     source=f"{KUBERAY}/issues/2612",
 )
-def no_cpu_limit(group: Group, _: Facts) -> Iterator[Hit]:
+def no_cpu_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay takes num-cpus from the request; without one Ray counts the node's CPUs. The autoscaler needs limits."""
     if not group.container or group.limit("cpu") or group.params["num-cpus"].scalar or group.value["resources"].items():
         return
@@ -101,7 +93,7 @@ def no_cpu_limit(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set requests equal to limits",
     source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
 )
-def requests_ne_limits(group: Group, _: Facts) -> Iterator[Hit]:
+def requests_ne_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The pod is Burstable: the node may be given more than it has, and this pod is among the first to be evicted.
     Shared memory is sized by the limit.
     """
@@ -127,7 +119,7 @@ def requests_ne_limits(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set them to the same amount",
     source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/",
 )
-def requests_exceed_limits(group: Group, _: Facts) -> Iterator[Hit]:
+def requests_exceed_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The API server refuses the pod."""
     for key, request in group.container.at("resources", "requests").items():
         limit = group.limit(key)
@@ -146,7 +138,7 @@ def requests_exceed_limits(group: Group, _: Facts) -> Iterator[Hit]:
     fix="give it requests and limits",
     source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
 )
-def sidecar_resources(group: Group, _: Facts) -> Iterator[Hit]:
+def sidecar_resources(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The pod is no longer Guaranteed, and a LimitRange may refuse it."""
     for container in list(group.spec["containers"])[1:]:
         if not container.at("resources", "requests") and not container.at("resources", "limits"):
@@ -161,7 +153,7 @@ def sidecar_resources(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave devices to the Ray container",
     source=POD_GO,
 )
-def init_container_gpu(group: Group, _: Facts) -> Iterator[Hit]:
+def init_container_gpu(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Its request raises what the pod asks for, and the device is counted twice while it starts."""
     for container in group.spec["initContainers"]:
         for key, value in container.at("resources", "limits").items():
@@ -177,7 +169,7 @@ def init_container_gpu(group: Group, _: Facts) -> Iterator[Hit]:
     fix="give the head 8Gi or more",
     source=f"{KUBERAY}/issues/4287",
 )
-def head_memory_small(group: Group, _: Facts) -> Iterator[Hit]:
+def head_memory_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The GCS, the dashboard and every driver run there; when the kernel ends it the whole cluster is lost."""
     limit = group.limit("memory")
     size = limit.known_quantity() if limit else None
@@ -194,7 +186,7 @@ def head_memory_small(group: Group, _: Facts) -> Iterator[Hit]:
     fix="write Gi or Mi",
     source=f"{KUBERAY}/issues/201",
 )
-def decimal_memory(group: Group, _: Facts) -> Iterator[Hit]:
+def decimal_memory(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """1G is 7 % less than 1Gi; beside sizes in Gi this goes unnoticed."""
     limit = group.limit("memory")
     size = limit.known_quantity()

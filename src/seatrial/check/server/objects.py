@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest, Pod
+from seatrial.check.manifest import Manifest, PodTemplate, RayClusterSpec, RayGroup
 from seatrial.check.reading import Document, documents
 from seatrial.check.rule import RULES, Facts, Hit, Severity
 from seatrial.check.server import fit
@@ -26,8 +26,8 @@ def namespace_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
         yield Hit(value, f"namespace {title} is being deleted", "a namespace that stays")
 
 
-def pods(manifest: Manifest) -> list[Pod]:
-    groups: list[Pod] = [*manifest.cluster.groups] if manifest.cluster else []
+def pods(manifest: Manifest) -> list[PodTemplate]:
+    groups: list[PodTemplate] = [*manifest.cluster.groups] if manifest.cluster else []
     return [*groups, *([manifest.submitter] if manifest.submitter else [])]
 
 
@@ -87,7 +87,7 @@ def pvc_not_bound(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
 
 
 @found_by("pvc-rwo-many-pods")
-def pvc_rwo(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+def pvc_rwo(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     """The rule of that name, which without a cluster knows only the claims of the input."""
     manifest = cluster.manifest
     claims = {}
@@ -179,7 +179,7 @@ def quota_too_small(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
                 yield _taken(manifest.cluster, key, amount, quota)
 
 
-def _taken(cluster: Cluster, key: str, amount: Fraction, quota: Quota) -> Hit:
+def _taken(cluster: RayClusterSpec, key: str, amount: Fraction, quota: Quota) -> Hit:
     used = f"{shown(quota.used[key])} of {shown(quota.hard[key])} in use"
     seen = f"{key}: {shown(amount)} in all, quota {quota.name} has {used}"
     return Hit(_largest(cluster, key), seen, f"at most {shown(quota.hard[key] - quota.used[key])} now", "warning")
@@ -194,7 +194,7 @@ def _new(manifest: Manifest, asked: Interview) -> bool:
     return isinstance(verdict, Accepted) and not verdict.exists
 
 
-def _needed(cluster: Cluster) -> dict[str, Fraction]:
+def _needed(cluster: RayClusterSpec) -> dict[str, Fraction]:
     """What all groups ask for, under the keys of quotas. Raises CannotTell."""
     total: dict[str, Fraction] = {}
     for group in cluster.groups:
@@ -203,7 +203,7 @@ def _needed(cluster: Cluster) -> dict[str, Fraction]:
     return total
 
 
-def _of_a_pod(group: Group) -> dict[str, Fraction]:
+def _of_a_pod(group: RayGroup) -> dict[str, Fraction]:
     requests, limits = fit.requests(group), fit.limits(group)
     found = {"pods": Fraction(1)}
     for key, amount in requests.items():
@@ -213,7 +213,7 @@ def _of_a_pod(group: Group) -> dict[str, Fraction]:
     return found | {f"limits.{key}": amount for key, amount in limits.items()}
 
 
-def _largest(cluster: Cluster, key: str) -> Value:
+def _largest(cluster: RayClusterSpec, key: str) -> Value:
     """Where the group that asks for most of it says so."""
     group = max(cluster.groups, key=lambda group: _of_a_pod(group).get(key, Fraction(0)) * group.pods)
     section, _, name = key.partition(".") if key.startswith(("requests.", "limits.")) else ("requests", "", key)
