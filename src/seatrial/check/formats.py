@@ -30,6 +30,7 @@ def shown(outcome: CheckResult, least: Severity) -> list[RuleFinding]:
 
 def counted(fail_on: str, least: Severity) -> tuple[Severity, ...]:
     """The severities that make the command fail: from `fail_on`, and never one that is not listed."""
+    # `fail_on` is the least severe one that fails; one that is not even listed cannot make the command fail.
     last = min(SEVERITIES.index("error" if fail_on == "error" else "warning"), SEVERITIES.index(least))
     return SEVERITIES[: last + 1]
 
@@ -145,7 +146,7 @@ def sarif(outcome: CheckResult, least: Severity) -> dict[str, Any]:
 
 
 def _result(finding: RuleFinding, used: list[str]) -> dict[str, Any]:
-    where = place(finding.path, max(finding.line, 1), max(finding.column, 1))
+    where = place(finding.path, max(finding.line, 1), max(finding.column, 1))  # SARIF counts from 1
     region = {"startLine": where["line"], "startColumn": where["column"]}
     said = _said(finding)
     return {
@@ -172,6 +173,7 @@ def junit(outcome: CheckResult, least: Severity, paths: Iterable[str], failing: 
     """
     findings, fails = shown(outcome, least), set(failing)
     suite = xml.Element("testsuite", name="seatrial check")
+    # A file may be unreadable, have findings, both, or none: each is one test case.
     broken = {problem.place.path if problem.place else "" for problem in outcome.problems}
     everything = sorted({*paths, *(rendered(finding.path)[0] for finding in findings), *broken})
     for path in everything:
@@ -218,6 +220,7 @@ def github(outcome: CheckResult, least: Severity) -> list[str]:
     return lines
 
 
+# A workflow command is one line: what would end it, or a property in it, is percent-encoded.
 def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
@@ -238,7 +241,7 @@ def closing(outcome: CheckResult, findings: list[RuleFinding], least: Severity) 
     """The last line of the text form."""
     counts = summary(outcome, findings, ())
     parts = [count(counts["errors"], "error"), count(counts["warnings"], "warning")]
-    hidden = counts["infos"] + (counts["warnings"] if least == "error" else 0)
+    hidden = counts["infos"] + (counts["warnings"] if least == "error" else 0)  # below `least`
     if least == "info":
         parts.append(count(counts["infos"], "note"))
     elif hidden:

@@ -75,6 +75,7 @@ class PodTemplate:
 
     def asked(self, key: str) -> list[Value]:
         """What the scheduler adds up of a resource: of each container, and of sidecars among the init containers."""
+        # Other init containers end before the pod runs; the scheduler takes their maximum, not their sum.
         sidecars = (one for one in self.spec["initContainers"] if one["restartPolicy"].raw == "Always")
         sections = [container["resources"] for container in (*self.spec["containers"], *sidecars)]
         first, then = ("limits", "requests") if "/" in key else ("requests", "limits")  # alike for devices
@@ -95,7 +96,7 @@ class PodTemplate:
     @cached_property
     def mounts(self) -> list[Mount]:
         volumes = {volume["name"].raw: volume for volume in self.spec["volumes"]}
-        absent = self.spec.at("volumes", "absent")
+        absent = self.spec.at("volumes", "absent")  # a value with the place of the list, and nothing in it
         return [
             Mount(
                 m["mountPath"].raw.rstrip("/") or "/",
@@ -119,7 +120,8 @@ class PodTemplate:
     def instance_types(self) -> list[Value]:
         """The instance types that the pod may run on, by nodeSelector or required node affinity; empty: any."""
         for key in _INSTANCE_KEYS:
-            if chosen := self.spec.at("nodeSelector", key):
+            chosen = self.spec.at("nodeSelector", key)
+            if chosen:  # it must hold whatever the affinity says
                 return [chosen]
         terms = self.spec.at(
             "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"
@@ -140,6 +142,7 @@ class PodTemplate:
         """Whether some toleration is for that taint key, or for every taint."""
         for toleration in self.spec["tolerations"]:
             name = toleration["key"].raw
+            # A placeholder may be the key; Exists without a key tolerates every taint.
             if name == key or toleration["key"].unknown or (not name and toleration["operator"].raw == "Exists"):
                 return True
         return False
@@ -154,7 +157,7 @@ class RayGroup(PodTemplate):
     is_head: bool
 
     def __hash__(self) -> int:
-        return hash(self.value.path)
+        return hash(self.value.path)  # the generated one would go through the whole cluster and back
 
     @property
     def title(self) -> str:
@@ -181,7 +184,7 @@ class RayGroup(PodTemplate):
         least = self.value["minReplicas"].known_integer() or 0 if self.value["minReplicas"] else 0
         most = self.value["maxReplicas"].known_integer() if self.value["maxReplicas"] else None
         count = self.value["replicas"].known_integer() or 0 if self.value["replicas"] else 0
-        count = max(count if most is None else min(count, most), least)
+        count = max(count if most is None else min(count, most), least)  # in KubeRay's order: minReplicas wins
         return count * (self.hosts.known_integer() or 1 if self.hosts else 1)
 
 
@@ -265,6 +268,7 @@ class Manifest:
     def cluster(self) -> RayClusterSpec | None:
         """The cluster that the operator builds; None for a RayJob that selects an existing one."""
         value = self.root.at(*_CLUSTER_AT.get(self.kind, ("spec",)))
+        # Without a head group there is nothing to start, whatever else stands there.
         return RayClusterSpec(value, self) if value["headGroupSpec"] else None
 
     @property
@@ -303,6 +307,7 @@ def gpu_key(key: str) -> bool:
     """KubeRay's IsGPUResourceKey (utils/resources.go): what it takes for GPUs when it fills in num-gpus."""
     if key.endswith("gpu"):
         return True
+    # A MIG profile such as nvidia.com/mig-1g.5gb; those with a suffix (1g.5gb.me) KubeRay does not match.
     name, _, size = key.partition("nvidia.com/mig-")[2].partition("g.")
     return name.isdigit() and size.removesuffix("gb").isdigit() and size.endswith("gb")
 
@@ -310,7 +315,7 @@ def gpu_key(key: str) -> bool:
 def accelerators(pod: PodTemplate) -> list[tuple[str, Value]]:
     """Accelerator limits or requests of the Ray container: GPUs in any spelling, Neuron devices, TPUs."""
     found: dict[str, Value] = {}
-    for section in ("requests", "limits"):
+    for section in ("requests", "limits"):  # of a key in both the limit is kept, which is what the device plugin gives
         for key, value in pod.container.at("resources", section).items():
             if gpu_key(key) or key.startswith(
                 ("nvidia.com/gpu", "nvidia.com/mig-", "aws.amazon.com/neuron", "google.com/tpu")

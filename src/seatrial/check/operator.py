@@ -44,6 +44,7 @@ def start_params(group: RayGroup) -> dict[str, Derived]:
     """
     params = {key: Derived(value.raw, "as written", value) for key, value in group.params.items()}
     _group_resources(group, params)
+    # setMissingRayStartParams keeps what is written, but `block` it always sets.
     params |= {key: value for key, value in _defaults(group).items() if key == "block" or key not in params}
     if "num-cpus" not in params and (cpus := _autodetected(group, "cpu", requests_too=True)):
         params["num-cpus"] = cpus
@@ -54,11 +55,12 @@ def start_params(group: RayGroup) -> dict[str, Derived]:
 
 
 def _group_resources(group: RayGroup, params: dict[str, Derived]) -> None:
+    """updateRayStartParamsResources: the group's own `resources` and `labels` replace what is written."""
     custom: dict[str, float] = {}
     for key, value in group.value["resources"].items():
         amount = value.known_quantity()
         if amount is None:
-            continue
+            continue  # `quantity-invalid` is for the container's; here KubeRay skips what does not parse
         name = key.lower()
         known = {"cpu": "num-cpus", "memory": "memory"}.get(name) or ("num-gpus" if gpu_key(name) else "")
         if known:
@@ -103,11 +105,12 @@ def resources_param(group: RayGroup) -> dict[str, float] | None:
     """rayStartParams.resources as KubeRay parses it after trimming quotes (getResourcesMap); None where that fails."""
     given = group.params["resources"]
     if not given:
-        return {}
+        return {}  # nothing written is a map without entries, and parses
     try:
         parsed = json.loads(given.require_known().strip("'\"` "))
     except ValueError:
         return None
+    # Go parses into map[string]float64, which takes neither text nor booleans.
     numbers = isinstance(parsed, dict) and all(
         isinstance(amount, int | float) and not isinstance(amount, bool) for amount in parsed.values()
     )
@@ -116,11 +119,13 @@ def resources_param(group: RayGroup) -> dict[str, float] | None:
 
 def _accelerators(group: RayGroup, params: dict[str, Derived]) -> None:
     """addWellKnownAcceleratorResources: from limits only; nothing at all if `resources` does not parse."""
-    written = "resources" not in params or params["resources"].reason != "as written"
-    resources = {} if written else resources_param(group)
+    # Written by hand it is text that may not parse; made of the group's own resources above it surely does.
+    made = "resources" not in params or params["resources"].reason != "as written"
+    resources = {} if made else resources_param(group)
     if resources is None:
         return
     added = any(name in resources for name in _CUSTOM.values())
+    # By name, as KubeRay sorts the keys: of several GPU keys or custom ones the first counts.
     for key, value in sorted(group.container.at("resources", "limits").items(), key=lambda item: item[0]):
         wanted = (gpu_key(key) and "num-gpus" not in params) or (key in _CUSTOM and not added)
         amount = value.known_quantity() if wanted else None
@@ -154,7 +159,7 @@ def number(group: RayGroup, param: str) -> tuple[Fraction, Derived] | None:
         return None
     if derived.origin.unknown:
         raise CannotTell(f"{derived.origin.field} is {derived.origin.raw}", derived.origin)
-    amount = quantity(str(derived.value))
+    amount = quantity(str(derived.value))  # None: `ray-start-value` says what is wrong with it
     return None if amount is None else (amount, derived)
 
 
@@ -171,18 +176,20 @@ class SharedMemory:
 
 def shared_memory(group: RayGroup) -> SharedMemory:
     """addEmptyDir, makeEmptyDirVolume. Raises CannotTell for a placeholder as the size."""
-    if mount := group.mounted_at("/dev/shm"):
+    mount = group.mounted_at("/dev/shm")
+    if mount:
         empty = mount.volume["emptyDir"]
         limit = empty["sizeLimit"]
         size = limit.known_quantity() if limit else None
-        return SharedMemory(
-            size, empty["medium"].require_known() == "Memory", False, limit or mount.value, "mounted by the manifest"
-        )
-    if (plasma := group.params["plasma-directory"]).scalar:
+        memory = empty["medium"].require_known() == "Memory"
+        return SharedMemory(size, memory, False, limit or mount.value, "mounted by the manifest")
+    plasma = group.params["plasma-directory"]
+    if plasma.scalar:
         reason = "plasma-directory is set, so KubeRay adds nothing: the container runtime's 64 MiB"
         return SharedMemory(Fraction(64 << 20), True, False, plasma, reason)
     for section, value in (("limit", group.limit("memory")), ("request", group.request("memory"))):
-        if value and (size := value.known_quantity()) is not None:
+        size = value.known_quantity() if value else None
+        if size is not None:
             return SharedMemory(size, True, True, value, f"KubeRay adds an emptyDir of the memory {section}'s size")
     return SharedMemory(None, True, True, group.container["resources"], "KubeRay adds an emptyDir without a size")
 
@@ -204,12 +211,11 @@ def probes(group: RayGroup, kuberay: str) -> Probes:
     elif ray is None:
         kind, reason = "wget", "rayVersion is missing or does not parse, so KubeRay probes with wget"
     elif ray < (2, 53):
-        kind, reason = (
-            "wget",
-            f"rayVersion {group.cluster.ray_version.require_known()} is below 2.53, so KubeRay probes with wget",
-        )
+        given = group.cluster.ray_version.raw
+        kind, reason = "wget", f"rayVersion {given} is below 2.53, so KubeRay probes with wget"
     else:
         kind, reason = "http", "KubeRay 1.6 and rayVersion 2.53 or later: GET /api/healthz on 52365"
+    # A worker that serves must also be asked whether its Serve proxy is ready, which KubeRay does by wget alone.
     service = group.cluster.manifest.is_service and not group.is_head
     readiness = "own" if group.container["readinessProbe"] else "wget" if service else kind
     return Probes(readiness, "own" if group.container["livenessProbe"] else kind, reason)
@@ -227,6 +233,7 @@ def head_ports(cluster: RayClusterSpec) -> dict[str, Derived]:
         }
     ports: dict[str, Derived] = {}
     for port in listed:
+        # getPortsFromCluster names a port without a name after its number.
         name = port["name"].require_known() or f"{port['containerPort'].require_known()}-port"
         ports[name] = Derived(port["containerPort"].require_known(), "listed by the head container", port)
     ports.setdefault("metrics", Derived(8080, "KubeRay adds it", cluster.head.container["ports"]))
@@ -247,6 +254,7 @@ def command(group: RayGroup) -> Derived:
         return Derived(
             own, "the annotation ray.io/overwrite-container-cmd keeps the container's own", container["command"]
         )
+    # The order of BuildPod: a command that starts Ray is kept, another one is put in front of KubeRay's.
     if "ray start" in own:
         return Derived(own, "it has `ray start` in it, so KubeRay leaves it", container["command"])
     made = f"ulimit -n ${{RAY_START_ULIMIT_OPEN_FILES:-65536}}; {start_line(group)}"

@@ -32,7 +32,7 @@ def _named(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
 def _total(amounts: list[Value], most: Fraction | int) -> Fraction:
     """The sum. Raises CannotTell for a placeholder, unless the others exceed `most` without it."""
     total = sum((amount.known_quantity() or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
-    if total <= most:
+    if total <= most:  # else a placeholder can only add to what is too much already
         for amount in amounts:
             amount.require_known()
     return total
@@ -56,8 +56,9 @@ def gpu_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     limits = group.asked("nvidia.com/gpu")
     if not limits or not group.instance_types:
         return
-    most = max(found.gpus for _, found in instances_of(group, facts))
-    if (total := _total(limits, most)) > most:
+    most = max(found.gpus for _, found in instances_of(group, facts))  # of several types one that fits is enough
+    total = _total(limits, most)
+    if total > most:
         names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(limits[0], f"{total} GPUs{_together(limits)}, {names} has {most}", f"at most {most}")
 
@@ -77,7 +78,8 @@ def efa_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     if not limits or not group.instance_types:
         return
     most = max(found.efa for _, found in instances_of(group, facts))
-    if (total := _total(limits, most)) > most:
+    total = _total(limits, most)
+    if total > most:
         names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(
             limits[0],
@@ -101,9 +103,10 @@ def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
         return
     if any(list(group.spec["resourceClaims"]) for group in groups) or sum(group.pods for group in groups) < 2:
-        return
+        return  # a claim may be for EFA, and one pod has nobody to talk to
     for group in groups:
         kinds = _named(group, facts)
+        # Of several types the one without EFA may be meant.
         if all(found.efa for _, found in kinds):
             name, count = kinds[0][0].require_known(), kinds[0][1].efa
             yield Hit(group.container["resources"], f"no {_EFA}, {name} has {count}", f'limits: {{{_EFA}: "{count}"}}')
@@ -124,8 +127,9 @@ def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     if not efa or not gpus or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.efa)
+    # A pod with all GPUs has the node for itself; one with fewer leaves EFA for the pod beside it.
     if gpus.known_quantity() == least.gpus and (efa.known_quantity() or 0) < least.efa:
-        yield Hit(efa, f"{efa.require_known()} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
+        yield Hit(efa, f"{efa.raw} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
 
 
 @rule(
@@ -169,7 +173,8 @@ def exceeds_allocatable(group: RayGroup, facts: Facts) -> Iterator[Hit]:
         if any(amount is None for amount in given):
             raise CannotTell(f"what {kinds[given.index(None)][0].require_known()} can allocate is not known", asked[0])
         most = max(amount for amount in given if amount is not None) * unit
-        total = _total(asked, most - (added := _autoscaler(group, key))) + added
+        added = _autoscaler(group, key)
+        total = _total(asked, most - added) + added
         if total > most:
             names = ", ".join(value.require_known() for value in group.instance_types)
             amount, sum_ = (shown(n) if key == "memory" else f"{float(n):g}" for n in (most, total))
@@ -184,7 +189,7 @@ def _autoscaler(group: RayGroup, key: str) -> Fraction:
     own = group.cluster.value.at("autoscalerOptions", "resources")
     if not own:
         return Fraction(1, 2) if key == "cpu" else Fraction(512 << 20)
-    asked = own["requests"][key] if own["requests"][key] else own["limits"][key]
+    asked = own["requests"][key] if own["requests"][key] else own["limits"][key]  # as Kubernetes fills in a request
     return Fraction(0) if asked.unknown else asked.known_quantity() or Fraction(0)
 
 
@@ -204,7 +209,7 @@ def gpu_underfill(group: RayGroup, facts: Facts) -> Iterator[Hit]:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.gpus)
     if (limit.known_quantity() or 0) < least.gpus:
-        yield Hit(limit, f"{limit.require_known()} of {least.gpus} GPUs of {least.name}", str(least.gpus))
+        yield Hit(limit, f"{limit.raw} of {least.gpus} GPUs of {least.name}", str(least.gpus))
 
 
 def gpus_of(cluster: RayClusterSpec) -> int:
@@ -229,7 +234,7 @@ def world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """The trainer waits for ever for a placement group that cannot be placed."""
     asked = facts.asked
     if asked is None or not asked.gpus_per_worker:
-        return
+        return  # `cpus-per-worker-infeasible` says it
     wanted, there = asked.num_workers * asked.gpus_per_worker, gpus_of(cluster)
     if wanted > there:
         seen = f"the trial asks for {wanted} GPUs ({asked.num_workers} workers), the cluster has {there}"
@@ -275,4 +280,4 @@ def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
         return
     there = gpus_of(manifest.cluster)
     if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.known_quantity() or 0) > there:
-        yield Hit(taken, f"{taken.require_known()} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")
+        yield Hit(taken, f"{taken.raw} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")

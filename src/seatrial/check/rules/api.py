@@ -7,18 +7,19 @@ from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import version
-from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
+from seatrial.check.rule import K8S_DOCS, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.structure import table
 from seatrial.check.values import Value, quantity
 
 _CRDS = f"{SOURCE}/config/crd/bases"
-_QUANTITIES = f"{'https://kubernetes.io/docs'}/reference/kubernetes-api/common-definitions/quantity/"
+_QUANTITIES = f"{K8S_DOCS}/reference/kubernetes-api/common-definitions/quantity/"
 _DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 GATES = {
     "networkPolicy": "RayClusterNetworkPolicy",
     "tlsOptions": "RayClusterMTLS",
     "historyServerOptions": "RayClusterHistoryServer",
 }
+# KubeRay makes a RayCluster of a RayJob or RayService, with a suffix behind the name.
 _LONGEST = {"RayCluster": 53, "RayJob": 47, "RayService": 47}
 
 
@@ -80,7 +81,7 @@ def api_v1alpha1(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 def field_newer(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """An older CRD refuses it or drops it without a word; Helm does not upgrade CRDs."""
     if manifest.api_version != "ray.io/v1":
-        return
+        return  # `api-v1alpha1` says it, and that version's CRD is another
     here = version(facts.kuberay)
     for key, since in table()["since"].items():
         kind, _, way = key.partition(":")
@@ -123,7 +124,7 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """
     name = manifest.metadata["name"]
     if name.require_known() and not _DNS1035.fullmatch(name.require_known()):
-        yield Hit(name, f"saw {name.require_known()}", "[a-z]([-a-z0-9]*[a-z0-9])?")
+        yield Hit(name, f"saw {name.raw}", "[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @rule(
@@ -174,7 +175,7 @@ def group_name_duplicate(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     seen: set[str] = set()
     for group in cluster.workers:
         name = group.value["groupName"]
-        if name.raw and name.raw in seen:
+        if name.raw and name.raw in seen:  # as written: two equal placeholders become one name
             yield Hit(name, f"a second group named {name.raw}", "names that differ")
         seen.add(name.raw)
 
@@ -193,7 +194,7 @@ def group_name_reserved(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """
     name, kueue = group.value["groupName"], bool(group.cluster.manifest.kueue)
     if name.require_known() == "headgroup" or (kueue and name.require_known() == "head"):
-        yield Hit(name, f"saw {name.require_known()}", "another name")
+        yield Hit(name, f"saw {name.raw}", "another name")
 
 
 @rule(

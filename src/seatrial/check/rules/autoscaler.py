@@ -13,8 +13,7 @@ from seatrial.check.rules.refused import entry, needs_ray, negative
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/raycluster_types.go"
 _V2 = "RAY_enable_autoscaler_v2"
 _START = "KUBERAY_GEN_AUTOSCALER_START_CMD"
-_ON = ("1", "true")
-
+_ON = ("1", "true")  # what KubeRay takes for true in that variable
 _AUTOSCALING = "https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/configuring-autoscaling.html"
 _SECOND = (2, 47)  # the first Ray whose default is the second autoscaler
 
@@ -41,6 +40,7 @@ def autoscaled_gang(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     least, most = _count(group, "minReplicas") or 0, _count(group, "maxReplicas")
     if least != most:
         bounds = f"{least} or more" if most is None else f"{least} to {most}"
+        # With a trial the number of workers is fixed; without one it may be a job that grows and shrinks.
         yield Hit(group.value["minReplicas"], f"{bounds} pods", "one number", "warning" if facts.asked else None)
 
 
@@ -57,7 +57,7 @@ def autoscaler_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     chosen = cluster.value.at("autoscalerOptions", "version")
     if chosen or not cluster.autoscaling:
         return
-    if (version(cluster.ray_version.require_known()) or _SECOND) >= _SECOND:
+    if (version(cluster.ray_version.require_known()) or _SECOND) >= _SECOND:  # without a version: a current Ray
         yield Hit(cluster.value["enableInTreeAutoscaling"], "no autoscalerOptions.version", "version: v2")
 
 
@@ -74,10 +74,10 @@ def autoscaler_restart(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     if not cluster.autoscaling:
         return
     second = cluster.value.at("autoscalerOptions", "version").require_known() == "v2"
-    for group in cluster.groups if second else cluster.workers:
+    for group in cluster.groups if second else cluster.workers:  # v1 leaves the head to itself
         policy = group.spec["restartPolicy"]
         if policy.require_known() not in ("", "Never"):
-            yield Hit(policy, f"{policy.require_known()} on the {group.title}", "Never", "error" if second else None)
+            yield Hit(policy, f"{policy.raw} on the {group.title}", "Never", "error" if second else None)
 
 
 @rule(
@@ -95,8 +95,8 @@ def autoscaler_limits(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     for group in cluster.groups if cluster.autoscaling else ():
         told = group.limit("cpu") or cpus_told(group)
         if told or not group.container:
-            continue
-        old = (version(cluster.ray_version.require_known()) or (9,)) < (2, 41)
+            continue  # `containers-missing` says the latter
+        old = (version(cluster.ray_version.require_known()) or (9,)) < (2, 41)  # no version: a current Ray
         if old or not group.request("cpu"):
             yield Hit(group.container["resources"], f"no CPU limit on the {group.title}", "limits.cpu")
 
@@ -114,6 +114,7 @@ def autoscaler_account(head: RayGroup, _: Facts) -> Iterator[Hit]:
     that the workers' account has.
     """
     own = head.spec["serviceAccountName"]
+    # That workers have an account shows that pods of this job need one.
     theirs = [group.spec["serviceAccountName"] for group in head.cluster.workers if group.spec["serviceAccountName"]]
     if theirs and not own and head.cluster.autoscaling:
         yield Hit(own, f"none on the head, {theirs[0].raw} on workers", f"serviceAccountName: {theirs[0].raw}")
@@ -162,11 +163,11 @@ def autoscaler_env(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
         yield Hit(own["name"], f"sets {_START}", "no variable of that name")
     if not variable:
         return
-    if cluster.autoscaling:
+    if cluster.autoscaling:  # the variable may then choose v2, unless the option does
         if options["version"] and facts.since_kuberay(1, 4):
             yield Hit(variable["name"], f"{_V2} beside autoscalerOptions.version", "autoscalerOptions.version alone")
     elif facts.since_kuberay(1, 5) and variable["value"].require_known() in _ON:
-        yield Hit(variable["name"], f"{variable['value'].require_known()} without the autoscaler", "left out")
+        yield Hit(variable["name"], f"{variable['value'].raw} without the autoscaler", "left out")
 
 
 @rule(
@@ -206,4 +207,4 @@ def priority(group: RayGroup, facts: Facts) -> Iterator[Hit]:
         return
     yield from needs_ray(group.cluster, "a group's priority", (2, 56))
     if not _takes_v2(group.cluster):
-        yield Hit(given, f"{given.require_known()} without autoscaler v2", "autoscaler v2")
+        yield Hit(given, f"{given.raw} without autoscaler v2", "autoscaler v2")

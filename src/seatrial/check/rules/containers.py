@@ -59,6 +59,7 @@ def env_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
         for entry in container["env"]:
             name, source = entry["name"].raw, entry["valueFrom"]
             given = [key for key, value in source.items() if value]
+            # A placeholder for the value may be replaced by nothing.
             if source and entry["value"].raw and not entry["value"].unknown:
                 yield Hit(source, f"{name} has a value and valueFrom", "one of the two")
             elif source.node and isinstance(source.node.value, dict) and len(given) != 1:
@@ -77,6 +78,7 @@ def volume_mount_unknown(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Kubernetes refuses the pod: `volumeMounts[…].name: Not found`."""
     volumes = [volume["name"] for volume in pod.spec["volumes"]]
     known = {name.raw for name in volumes} | {*_OF_KUBERAY}
+    # A placeholder for the list, for a volume or for its name may be the volume that is missing.
     unsure = next((v for v in (pod.spec["volumes"], *pod.spec["volumes"], *volumes) if v.unknown), None)
     for container in containers(pod):
         for mount in container["volumeMounts"]:
@@ -122,6 +124,7 @@ def volume_source_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
         kinds = [key for key, value in volume.items() if value and key != "name"]
         if len(kinds) > 1:
             yield Hit(volume, f"volume {volume['name'].raw} is {' and '.join(kinds)}", "one of them")
+        # `emptyDir:` with nothing behind it is null, and meant all the same.
         elif volume["name"].raw and not kinds and volume["emptyDir"].node is None:
             yield Hit(volume, f"volume {volume['name'].raw} has no source", "a claim or another source", "warning")
 
@@ -174,7 +177,7 @@ def handler_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
 
 def _one_action(handler: Value, known: tuple[str, ...]) -> Iterator[Hit]:
     if not handler or handler.scalar:
-        return
+        return  # a placeholder, or of a wrong type, which `structure` says
     given, name = [key for key in known if handler[key]], handler.path[-1]
     if len(given) != 1:
         yield Hit(handler, f"{name} has {' and '.join(given) or 'no action'}", f"one of {', '.join(known)}")

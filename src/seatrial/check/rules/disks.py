@@ -27,14 +27,17 @@ def hf_cache_local(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Each pod downloads the model for itself, into its node's root disk, and again after each restart; the Hub limits
     the rate.
     """
-    name = next((name for name in _HF_CACHE if name in group.env), "")
-    if group not in group.cluster.gang or group.variable("HF_HUB_OFFLINE").raw or (not name and _cached(group)):
+    if group not in group.cluster.gang or group.variable("HF_HUB_OFFLINE").raw:  # offline: nothing is downloaded
+        return
+    name = next((name for name in _HF_CACHE if name in group.env), "")  # in the order in which the Hub's client looks
+    if not name and _cached(group):
         return
     if name and (group.env[name]["valueFrom"] or group.holding(group.variable(name).require_known())):
         return
-    if group.pods > 1:
+    if group.pods > 1:  # one pod shares with nobody
         settled(group, paths_only=True)
-        seen = f"{name} {group.variable(name).require_known()} lies in no volume" if name else "no HF_HOME"
+        seen = f"{name} {group.variable(name).raw} lies in no volume" if name else "no HF_HOME"
+        # Without a cache or a token named, the job may load no model at all.
         downloads = name or "HF_TOKEN" in group.env or "HUGGING_FACE_HUB_TOKEN" in group.env
         value = group.env[name] if name else group.container["env"]
         yield Hit(value, f"{seen} on the {group.title}", "HF_HOME in a shared volume", "warning" if downloads else None)
@@ -70,6 +73,7 @@ def tmp_ray_on_root(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     bare = [g for g in training if not (g.is_head and covered) and not g.holding(_session(g))]
     if bare:
         settled(*bare, paths_only=True)
+        # With a limit the kubelet evicts this pod before the node's disk is full: no harm to others.
         bounded = all(group.limit("ephemeral-storage") for group in bare)
         seen = f"nothing is mounted at {_session(bare[0])} on the {titles(bare)}"
         yield Hit(bare[0].container["volumeMounts"], seen, "an emptyDir with sizeLimit", "info" if bounded else None)
@@ -121,19 +125,18 @@ def ephemeral_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     emptyDir is full.
     """
     own = group.limit("ephemeral-storage")
+    # The kubelet compares what the emptyDirs hold with the limits of all containers together.
     limits = [container.at("resources", "limits", "ephemeral-storage") for container in group.spec["containers"]]
     limit = sum((value.known_quantity() or Fraction(0) for value in limits), Fraction(0))
     for volume in group.spec["volumes"] if own else ():
         size = volume.at("emptyDir", "sizeLimit")
-        if (
-            size
-            and volume.at("emptyDir", "medium").require_known() != "Memory"
-            and (size.known_quantity() or 0) > limit
-        ):
+        if not size or volume.at("emptyDir", "medium").require_known() == "Memory":
+            continue  # a tmpfs counts against the memory limit instead
+        if (size.known_quantity() or 0) > limit:
             yield Hit(
                 own,
-                f"{shown(limit)}, emptyDir {volume['name'].raw} holds {size.require_known()}",
-                f"more than {size.require_known()}",
+                f"{shown(limit)}, emptyDir {volume['name'].raw} holds {size.raw}",
+                f"more than {size.raw}",
             )
 
 
@@ -151,6 +154,8 @@ def hostpath_volume(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """
     for volume in group.spec["volumes"]:
         path = volume.at("hostPath", "path")
-        device = below(path.raw.rstrip("/"), _SCRATCH) and not below(path.raw.rstrip("/"), ("/dev/shm",))
+        folder = path.raw.rstrip("/")
+        # The host's /dev/shm is one tmpfs for all pods of the node, unlike the devices around it.
+        device = below(folder, _SCRATCH) and not below(folder, ("/dev/shm",))
         if path.raw and not path.unknown and not device:
-            yield Hit(path, f"hostPath {path.require_known()} on the {group.title}", "a claim or an emptyDir")
+            yield Hit(path, f"hostPath {path.raw} on the {group.title}", "a claim or an emptyDir")

@@ -27,14 +27,19 @@ def disruption_on_cr(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay does not copy the resource's annotations to pods. Karpenter and the Cluster Autoscaler look at pods:
     where one of them runs, it drains the node in the middle of training.
     """
-    for key, value in manifest.metadata["annotations"].items() if manifest.cluster else ():
-        if manifest.cluster and (key.startswith("karpenter.sh/do-not-") or key == _SAFE_TO_EVICT):
-            without = [group.title for group in manifest.cluster.groups if not group.metadata.at("annotations", key)]
-            if without:
-                drains = not manifest.is_service and manifest.cluster.trains and _drained(manifest.cluster, key)
-                severity: Severity | None = None if drains else "warning"
-                seen = f"{key} on the {manifest.kind}, not on the pods of {', '.join(without)}"
-                yield Hit(value, seen, "on the pods", severity)
+    cluster = manifest.cluster
+    if cluster is None:
+        return
+    for key, value in manifest.metadata["annotations"].items():
+        if not key.startswith("karpenter.sh/do-not-") and key != _SAFE_TO_EVICT:
+            continue
+        without = [group.title for group in cluster.groups if not group.metadata.at("annotations", key)]
+        if without:
+            # An error only where nodes are surely drained, and a drained node ends training.
+            drains = not manifest.is_service and cluster.trains and _drained(cluster, key)
+            severity: Severity | None = None if drains else "warning"
+            seen = f"{key} on the {manifest.kind}, not on the pods of {', '.join(without)}"
+            yield Hit(value, seen, "on the pods", severity)
 
 
 def _drained(cluster: RayClusterSpec, key: str) -> bool:
@@ -49,17 +54,19 @@ def _karpenter(group: RayGroup) -> bool:
     """Whether the manifest shows that Karpenter makes a group's nodes, or that its authors expect so."""
     for key, values in node_labels(group).items():
         words = [key, *(value.raw for value in values)]
+        # compute-type selects EKS Auto Mode, which is Karpenter; a managed node group is none of its nodes.
         if any("karpenter" in word.lower() for word in words) or key == "eks.amazonaws.com/compute-type":
             return True
         if any("cluster-autoscaler" in word for word in words) or key == "eks.amazonaws.com/nodegroup":
             return False
+    # No label decides: a NodePool beside the resource or a guard on another group shows that Karpenter is there.
     others = (other for other in group.cluster.groups if other.value.path != group.value.path)
     return bool(_node_pools(group.cluster.manifest)) or any(_guarded(other) for other in others)
 
 
 def _guarded(group: RayGroup) -> bool:
     guard = group.metadata.at("annotations", _DO_NOT_DISRUPT)
-    return bool(guard) and guard.raw != "false"
+    return bool(guard) and guard.raw != "false"  # a placeholder counts as a guard: it is there for one
 
 
 def _node_pools(manifest: Manifest) -> list[Value]:
@@ -89,6 +96,7 @@ def no_do_not_disrupt(group: RayGroup, _: Facts) -> Iterator[Hit]:
 
 def _for_gpus(pool: Value) -> bool:
     template = pool.at("spec", "template", "spec")
+    # A pool says that it is for GPUs by a taint, a limit or a requirement: by category, or by types that have GPUs.
     names = [taint["key"].raw for taint in template["taints"]] + [key for key, _ in pool.at("spec", "limits").items()]
     for requirement in template["requirements"]:
         known = (instance(value.raw) for value in requirement["values"])
@@ -111,9 +119,10 @@ def nodepool_consolidates(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """
     trains = manifest.cluster.trains if manifest.cluster else []
     if manifest.is_service or not trains or all(_guarded(group) for group in trains):
-        return
+        return  # Karpenter leaves a node alone while a guarded pod runs there
     for pool in filter(_for_gpus, _node_pools(manifest)):
         disruption = pool.at("spec", "disruption")
+        # A budget of 0 without a schedule holds always; one with a schedule only for its hours.
         closed = any(b["nodes"].raw in ("0", "0%") and not b["schedule"] for b in disruption["budgets"])
         policy = disruption["consolidationPolicy"]
         if not closed and policy.require_known() in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):

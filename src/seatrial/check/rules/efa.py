@@ -69,9 +69,7 @@ def efa_rdma(group: RayGroup, _: Facts) -> Iterator[Hit]:
     value = _set(group, "FI_EFA_USE_DEVICE_RDMA", *_TRUE)
     for kind in types if value else ():
         if value and _family(kind.require_known()) in _NO_RDMA_READ:
-            yield Hit(
-                value, f"FI_EFA_USE_DEVICE_RDMA {value.require_known()} on {kind.require_known()}", "no such variable"
-            )
+            yield Hit(value, f"FI_EFA_USE_DEVICE_RDMA {value.require_known()} on {kind.raw}", "no such variable")
 
 
 def _family(name: str) -> str:
@@ -128,9 +126,7 @@ def hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
             elif key not in limits or (
                 key in requests and requests[key].known_quantity() != limits[key].known_quantity()
             ):
-                seen = (
-                    f"request {value.require_known()}, limit {limits[key].require_known() if key in limits else 'none'}"
-                )
+                seen = f"request {value.require_known()}, limit {limits[key].raw if key in limits else 'none'}"
                 yield Hit(value, seen, "the same amount")
 
 
@@ -183,7 +179,7 @@ def nccl_kept(group: RayGroup, _: Facts) -> Iterator[Hit]:
     provider = group.variable("FI_PROVIDER")
     names = provider.require_known().lower().lstrip("^").split(",")
     if provider.require_known() and ("efa" in names) == provider.require_known().startswith("^"):
-        yield Hit(provider, f"FI_PROVIDER {provider.require_known()} beside EFA", "efa, or no such variable")
+        yield Hit(provider, f"FI_PROVIDER {provider.raw} beside EFA", "efa, or no such variable")
     for name, word in (("NCCL_NET", "socket"), ("NCCL_NET_PLUGIN", "none"), ("NCCL_IB_DISABLE", "1")):
         if value := _set(group, name, word):
             severity: Severity | None = "info" if name == "NCCL_IB_DISABLE" else None
@@ -217,4 +213,4 @@ def nccl_timeout(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Until the heartbeat runs out a stuck job holds its GPUs and says nothing."""
     value = group.variable("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
     if value and (value.known_integer() or 0) >= 3600:
-        yield Hit(value, f"{value.require_known()} seconds until a hang is reported", "minutes, such as 600")
+        yield Hit(value, f"{value.raw} seconds until a hang is reported", "minutes, such as 600")

@@ -22,7 +22,9 @@ from seatrial.check.values import CannotTell
 
 _SPLITS = {"\n": "a line break", "#": "a comment", "'": "a quote without an end", '"': "a quote without an end"}
 _MILD = ("|", "||", ">", ">>", "<", "<<<", "&>", "&>>", "`")  # the job still runs
+# One pair of quotes from end to end, with a blank inside: a quoted path without one is a command all the same.
 _QUOTED = re.compile(r"""'[^']*\s[^']*'|"(?:\\.|[^"\\])*\s(?:\\.|[^"\\])*\"""", re.DOTALL)
+# Where a shell looks for a command: at the beginning, behind an operator or `bash -c`, behind variables and exec.
 _LAUNCHER = re.compile(
     r"""(?:\A|[;&|(]\s*|-\w*c\s+['"]\s*)(?:[A-Za-z_]\w*=\S+\s+)*(?:exec\s+)?"""
     r"""(torchrun|accelerate\s+launch|deepspeed|mpirun|python3?\s+-m\s+torch\.distributed\.(?:run|launch))(?=\s)"""
@@ -34,7 +36,7 @@ def entrypoint_empty(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """There is nothing to submit: `ray job submit` ends with an error."""
     entrypoint = manifest.spec["entrypoint"]
     if (entrypoint and not entrypoint.scalar) or entrypoint.raw.strip() or own_command(manifest):
-        return
+        return  # a map or list here is a `type-mismatch`
     if manifest.submission_mode != "InteractiveMode":
         yield Hit(entrypoint, f"empty in {manifest.submission_mode}", "a command")
 
@@ -56,9 +58,10 @@ def shell_split(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     if not entrypoint.raw or not reads_shell(manifest, facts):
         return
     text = masked(entrypoint.raw)
-    if not text.strip("_ "):
+    if not text.strip("_ "):  # nothing but placeholders, which may bring quotes or operators
         raise CannotTell(f"{entrypoint.field} is {entrypoint.raw}", entrypoint)
-    if found := shell_operators(text):
+    found = shell_operators(text)
+    if found:
         mild = all(operator in _MILD for operator in found)
         shown = ", ".join(dict.fromkeys(_SPLITS.get(operator, operator) for operator in found))
         yield Hit(entrypoint, f"not in quotes: {shown}", "one command", "warning" if mild else None)
@@ -79,6 +82,7 @@ def entrypoint_dollar(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     found = shell_expansions(entrypoint.raw)
     if not found or not reads_shell(manifest, facts):
         return
+    # A template's own `$NAME` looks the same; whoever fills it in may mean this one too.
     if templated(manifest.root) or not masked(entrypoint.raw).strip("_ "):
         raise CannotTell(f"{entrypoint.field} has {found[0][0]}, which may be filled in before", entrypoint)
     head = manifest.cluster.head.env if manifest.cluster else {}
@@ -122,6 +126,7 @@ def entrypoint_torchrun(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     launcher = _LAUNCHER.search(f"{entrypoint.raw.strip()} ")
     if not launcher or not cluster or not cluster.trains or accelerators(cluster.head):
         return
+    # With resources of its own the driver may be placed on a GPU node.
     if not manifest.spec["entrypointNumGpus"] and not manifest.spec["entrypointResources"]:
         yield Hit(entrypoint, f"{launcher[1]} on a head without accelerators", "a script that uses TorchTrainer")
 
@@ -141,6 +146,7 @@ def resources_json(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         amounts = json.loads(given.require_known() or "{}")
     except ValueError:
         amounts = None
+    # type() and not isinstance: true is a bool, which is an int to Python and none to Ray.
     if not isinstance(amounts, dict) or not all(type(amount) in (int, float) for amount in amounts.values()):
         yield Hit(given, f"saw {given.raw}", """'{"name": 1}'""")
 
@@ -158,11 +164,11 @@ def entrypoint_cpus(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     wanted, cluster = manifest.spec["entrypointNumCpus"], manifest.cluster
     amount = wanted.known_quantity() if wanted and cluster else None
     if not amount or not cluster or manifest.spec["entrypointNumGpus"]:
-        return
+        return  # with GPUs the driver is meant for a worker's node
     head = number(cluster.head, "num-cpus")
     if head is None or amount <= head[0]:
-        return
+        return  # None: Ray counts the node's CPUs, which are not known here
     there = [number(group, "num-cpus") for group in cluster.workers]
     nowhere = all(found is not None and amount > found[0] for found in there)
-    seen = f"{wanted.require_known()}, the head has {int(head[0])}{' and no worker as many' if nowhere else ''}"
+    seen = f"{wanted.raw}, the head has {int(head[0])}{' and no worker as many' if nowhere else ''}"
     yield Hit(wanted, seen, f"at most {int(head[0])}", "error" if nowhere else None)

@@ -54,10 +54,11 @@ def fixed_gang(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if group not in group.cluster.gang or group.cluster.autoscaling or _one_size(group):
         return
     least, count, most = sizes = _sizes(group)
+    # Two different numbers stay different, whatever the third one's placeholder becomes.
     if len({size.raw for size in sizes if not size.unknown}) < 2:
         for size in (count, least, most):
             size.require_known()  # what replaces the placeholders may make them equal
-    if count.unknown or _written(count):
+    if count.unknown or _written(count):  # not 0 or absent: `replicas-zero` says that
         value = most if least.raw == count.raw or least.unknown else least
         shown = ", ".join(bound.raw or "none" for bound in (least, most))
         yield Hit(value, f"replicas {count.raw}, minReplicas and maxReplicas {shown}", "one number for all three")
@@ -68,9 +69,9 @@ def replicas_zero(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """replicas and minReplicas are 0 by default: no worker starts, and the trainer waits for ever."""
     replicas, least, cluster = group.value["replicas"], group.value["minReplicas"], group.cluster
     if not least.unknown and (least.known_integer() or 0) > 0:
-        return
+        return  # known already, while `group.pods` below needs every count
     if cluster.autoscaling or group.value["suspend"].known_flag() or group.pods:
-        return
+        return  # the autoscaler starts pods, and a suspended group has none on purpose
     others = any(other.pods for other in cluster.workers if other.value.path != group.value.path)
     if replicas and (others or accelerators(cluster.head)):
         return  # a spare group
@@ -92,14 +93,15 @@ def replicas_clamped(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay cuts replicas to minReplicas and maxReplicas without a word."""
     sizes = _sizes(group)
     if _one_size(group) or not sizes[1] or not (sizes[0] or sizes[2]):
-        return
+        return  # equal placeholders are in bounds whatever they become
     least, count, most = (_written(size) for size in sizes)
     if count is not None and least is not None and count < least:
         yield Hit(sizes[1], f"{count} in {group.title}, below minReplicas {least}", f"{least} or more")
     elif count is not None and most is not None and count > most:
         yield Hit(sizes[1], f"{count} in {group.title}, above maxReplicas {most}", f"{most} or less")
     else:
-        [size.require_known() for size in sizes]  # raises for a placeholder
+        for size in sizes:
+            size.require_known()  # nothing is out of bounds as far as it is known: raises if that is not all
 
 
 @rule(
@@ -130,12 +132,9 @@ def num_of_hosts(group: RayGroup, _: Facts) -> Iterator[Hit]:
 def gang_not_enforced(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kubernetes places pod by pod: of two jobs each may hold half of the nodes and wait for the rest."""
     manifest = cluster.manifest
-    if (
-        manifest.is_service
-        or not cluster.trains
-        or any(manifest.label(key) for key in _GANG_LABELS)
-        or cluster.head.spec["schedulerName"]
-    ):
+    queued = any(manifest.label(key) for key in _GANG_LABELS)
+    # A scheduler of one's own may well be a gang scheduler.
+    if manifest.is_service or not cluster.trains or queued or cluster.head.spec["schedulerName"]:
         return
     pods = sum(group.pods for group in cluster.trains)
     if pods > 1:
@@ -184,12 +183,9 @@ def kueue_autoscaling(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
 def kueue_no_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it: the cluster would hold the queue's quota after the job."""
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if (
-        manifest.kueue
-        and manifest.spec["rayClusterSpec"]
-        and not manifest.selects_cluster
-        and not shutdown.known_flag()
-    ):
+    if not manifest.kueue or not manifest.spec["rayClusterSpec"] or manifest.selects_cluster:
+        return  # Kueue's webhook looks at jobs that make their cluster
+    if not shutdown.known_flag():
         yield Hit(shutdown, "false" if shutdown else "not set, which is false", "true")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
 from seatrial.check.operator import overwrites_command, version
 from seatrial.check.reading import placeholder
-from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, rule
+from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError
 from seatrial.hardware.images import ImageFacts
@@ -38,7 +38,7 @@ def tag_of(image: Value) -> str | None:
     name, digest, _ = image.raw.partition("@")
     if digest:
         return None
-    tag = name.rpartition("/")[2].partition(":")[2]
+    tag = name.rpartition("/")[2].partition(":")[2]  # behind the last slash: a registry's port has a colon too
     if placeholder(tag) or (not tag and placeholder(name.rpartition("/")[2])):
         raise CannotTell(f"{image.field} is {image.raw}", image)
     return tag
@@ -96,7 +96,7 @@ def ray_version_mismatch(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]
             untold = untold or unknown  # another image may still show it
             continue
         if version(ray) != asked:
-            seen = f"rayVersion {cluster.ray_version.require_known()}, the image of the {who} has Ray {ray}"
+            seen = f"rayVersion {cluster.ray_version.raw}, the image of the {who} has Ray {ray}"
             yield Hit(cluster.ray_version, seen, ray)
             return
     if untold:
@@ -125,7 +125,10 @@ def image_floating_tag(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     repeated.
     """
     image = group.image
-    if not image.scalar or wrong(image) or (tag := tag_of(image)) is None:
+    if not image.scalar or wrong(image):
+        return
+    tag = tag_of(image)
+    if tag is None:  # a digest does not move
         return
     if tag in ("", "latest", "nightly", "main", "master"):
         seen = f"the {group.title} runs {image.raw}" + ("" if tag else ", which means :latest")
@@ -170,34 +173,19 @@ def mixed_images(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """
     found = images_of(cluster)
     for who, image in found[1:]:
-        first = found[0][1]
-        if image.raw == first.raw:
+        owner, first = found[0]
+        if image.raw == first.raw:  # as written: two equal placeholders become one image
             continue
-        one, other = (
-            _known(facts, first),
-            _known(facts, image) if not (first.require_known() and image.unknown) else None,
-        )
-        if (
-            image.require_known()
-            and one
-            and other
-            and one.ray
-            and other.ray
-            and (one.ray, one.python) != (other.ray, other.python)
-        ):
-            seen = f"Ray {one.ray} on the {found[0][0]}, Ray {other.ray} on the {who}"
+        first.require_known()
+        image.require_known()
+        one, other = _known(facts, first), _known(facts, image)
+        if one and other and one.ray and other.ray and (one.ray, one.python) != (other.ray, other.python):
+            seen = f"Ray {one.ray} on the {owner}, Ray {other.ray} on the {who}"
             yield Hit(image, seen, "the same Ray and Python", "error")
-        elif one and other and one.ray and one.python:
-            yield Hit(
-                image,
-                f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}",
-                "one image",
-                "info",
-            )
-        else:
-            yield Hit(
-                image, f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}", "one image"
-            )
+            continue
+        # Two images with the same Ray and Python work; of others it is not known.
+        severity: Severity | None = "info" if one and other and one.ray and one.python else None
+        yield Hit(image, f"{who} runs {image.raw}, {owner} runs {first.raw}", "one image", severity)
 
 
 @rule(
@@ -215,8 +203,9 @@ def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
         return
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and known.training is False:
-        severity = None if known.tag.startswith("serve-ml") else "warning"  # serve-llm has EFA, but not this stack
-        yield Hit(group.image, f"saw {group.image.require_known()}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
+        # serve-llm has EFA, but not this stack.
+        severity: Severity | None = None if known.tag.startswith("serve-ml") else "warning"
+        yield Hit(group.image, f"saw {group.image.raw}", "a ray:train-ml-cuda tag", severity)
 
 
 @rule(
@@ -234,7 +223,7 @@ def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     needs a driver of release 580 or later on the node.
     """
     if group.is_head or not accelerators(group) or not group.image.scalar or overwrites_command(group):
-        return
+        return  # no CUDA there, or the command is the manifest's own
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and (version(known.cuda or "") or (0,)) >= (13,):
         yield Hit(group.image, "the image's entrypoint.sh is not run", "driver 580 or later on the nodes")
@@ -274,6 +263,7 @@ def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
     and what a child shell exports is lost.
     """
     own = [part for key in ("command", "args") for part in group.container[key]]
+    # KubeRay leaves a command with `ray start` in it as it is.
     if own and not overwrites_command(group) and not any("ray start" in part.raw for part in own):
         yield Hit(own[0], f"runs `{' '.join(part.raw for part in own)} && … ray start`", "no command and args")
 
@@ -311,11 +301,12 @@ def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
+    # Kubernetes and shells expand the variable itself: then the image's value is still in front.
     if not path.scalar or not efa or path.raw.startswith(("$(LD_LIBRARY_PATH)", "$LD_LIBRARY_PATH")):
         return
     parts = path.require_known().split(":")
     if not any("ofi-nccl" in part or part.rstrip("/") == "/opt/amazon/ofi-nccl/lib64" for part in parts):
-        yield Hit(path, f"LD_LIBRARY_PATH is {path.require_known()}", _OFI_PATHS[0])
+        yield Hit(path, f"LD_LIBRARY_PATH is {path.raw}", _OFI_PATHS[0])
 
 
 @rule(

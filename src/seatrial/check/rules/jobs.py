@@ -54,7 +54,7 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if manifest.selects_cluster or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.known_flag():
         return
     if manifest.kueue:
-        return  # kueue-no-shutdown
+        return  # `kueue-no-shutdown` says it
     seen = "false" if shutdown else "not set, which is false"
     yield Hit(shutdown, seen, "true, or a deletionStrategy")
 
@@ -71,9 +71,7 @@ def ttl_without_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes."""
     ttl = manifest.spec["ttlSecondsAfterFinished"]
     if ttl and not manifest.spec["shutdownAfterJobFinishes"].known_flag() and _positive(ttl):
-        yield Hit(
-            ttl, f"{ttl.require_known()} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true"
-        )
+        yield Hit(ttl, f"{ttl.raw} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true")
 
 
 @rule(
@@ -92,7 +90,7 @@ def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if not manifest.cluster or manifest.selects_cluster or not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         return
     logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].require_known() or "/tmp/ray")
-    if not _positive(ttl) and not (logs and identity(logs)):
+    if not _positive(ttl) and not (logs and identity(logs)):  # on shared storage the logs outlive the pods
         yield Hit(ttl, "0" if ttl else "not set, which is 0", "time to read the logs")
 
 
@@ -119,12 +117,14 @@ def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         yield Hit(strategy, "neither deletionRules nor both onSuccess and onFailure", "deletionRules")
     for policy in (entry["policy"] for entry in (*rules, *legacy)):
         yield from _impossible(manifest, policy)
+        # Only onSuccess and onFailure: beside deletionRules the flag itself was hit above.
         if policy.raw == "DeleteNone" and not rules and shutdown.known_flag():
             yield Hit(policy, "DeleteNone beside shutdownAfterJobFinishes: true", "another policy")
     yield from _disordered(rules)
 
 
 def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
+    """A policy that KubeRay cannot carry out on this cluster: not its own, or one whose workers come back."""
     if manifest.selects_cluster and policy.raw in ("DeleteCluster", "DeleteWorkers"):
         yield Hit(policy, f"{policy.raw} of a cluster that clusterSelector chose", "DeleteSelf or DeleteNone")
     elif policy.raw == "DeleteWorkers" and manifest.cluster and manifest.cluster.autoscaling:
@@ -133,30 +133,23 @@ def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
 
 def _disordered(rules: list[Value]) -> Iterator[Hit]:
     """Conditions that are not one, rules that stand twice, and times out of order."""
-    ends: dict[str, dict[str, Value]] = {}
+    ends: dict[str, dict[str, Value]] = {}  # by the state in which the job ended: each policy's ttlSeconds
     for entry in rules:
         named = [entry["condition"][key] for key in ("jobStatus", "jobDeploymentStatus") if entry["condition"][key]]
         if len(named) != 1:
             yield Hit(entry["condition"], "not one condition", "either jobStatus or jobDeploymentStatus")
             continue
-        seen, policy = (
-            ends.setdefault(f"{named[0].path[-1]} {named[0].require_known()}", {}),
-            entry["policy"].require_known(),
-        )
-        if policy in seen:
-            yield Hit(
-                entry, f"a second {policy} when {named[0].path[-1]} is {named[0].require_known()}", "one rule for each"
-            )
-        seen[policy] = entry["condition"]["ttlSeconds"]
+        field, state = named[0].path[-1], named[0].require_known()
+        ttls, policy = ends.setdefault(f"{field} {state}", {}), entry["policy"].require_known()
+        if policy in ttls:
+            yield Hit(entry, f"a second {policy} when {field} is {state}", "one rule for each")
+        ttls[policy] = entry["condition"]["ttlSeconds"]
     for ttls in ends.values():
         there = [(policy, ttls[policy]) for policy in _ORDER if policy in ttls]
         for (first, early), (second, late) in pairwise(there):
             if (late.known_integer() or 0) < (early.known_integer() or 0):
-                yield Hit(
-                    late,
-                    f"{second} after {late.require_known() or 0} s, {first} after {early.require_known()} s",
-                    f"{first} first",
-                )
+                seen = f"{second} after {late.raw or 0} s, {first} after {early.raw} s"
+                yield Hit(late, seen, f"{first} first")
 
 
 @rule(
@@ -213,7 +206,7 @@ def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """
     limit = manifest.spec["backoffLimit"]
     if _has_accelerators(manifest) and _positive(limit):
-        yield Hit(limit, f"backoffLimit {limit.require_known()}", "a job that resumes, or 0")
+        yield Hit(limit, f"backoffLimit {limit.raw}", "a job that resumes, or 0")
 
 
 @rule(
@@ -268,9 +261,7 @@ def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
         return
     spec = manifest.spec
     if facts.since_kuberay(1, 6) and _positive(spec["backoffLimit"]):
-        yield Hit(
-            spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].require_known()} beside clusterSelector", "0"
-        )
+        yield Hit(spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].raw} beside clusterSelector", "0")
     if spec["suspend"].known_flag():
         yield Hit(spec["suspend"], "suspend beside clusterSelector", "no such field")
     if manifest.submission_mode == "SidecarMode":
@@ -290,6 +281,7 @@ def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     did.
     """
     given = manifest.spec["jobId"]
+    # A cluster of the job's own is new, and in InteractiveMode whoever submits the job sets the id.
     if given.raw and manifest.selects_cluster and manifest.submission_mode != "InteractiveMode":
         yield Hit(given, f"jobId {given.raw} beside clusterSelector", "no jobId")
 
@@ -304,10 +296,11 @@ def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """The API server refuses other values, and the field cannot be changed later."""
+    # A RayJob's inner cluster has the field too, and the API server checks both.
     inner = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}.get(manifest.kind, "")
     for value in (manifest.spec["managedBy"], manifest.spec[inner]["managedBy"]):
         if value and value.require_known() not in _MANAGERS:
-            yield Hit(value, f"saw {value.require_known()}", " or ".join(_MANAGERS))
+            yield Hit(value, f"saw {value.raw}", " or ".join(_MANAGERS))
 
 
 @rule(
@@ -324,7 +317,7 @@ def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """
     suspend = manifest.spec["suspend"]
     if manifest.is_service or not suspend or not suspend.known_flag() or manifest.selects_cluster:
-        return
+        return  # a RayService has no such field; with clusterSelector `cluster-selector-backoff` says it
     if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(suspend, "true, and shutdownAfterJobFinishes is not", "shutdownAfterJobFinishes: true", "error")
     elif not manifest.kueue and not manifest.spec["managedBy"]:

@@ -41,7 +41,7 @@ def _words(action: Value) -> str:
 def head_schedules_work(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Tasks of Ray Data and Tune then run beside the GCS; what they need of memory can end the cluster."""
     cpus = cpus_told(group)
-    if group.cluster.workers and cpus.raw != "0":
+    if group.cluster.workers and cpus.raw != "0":  # without workers the head has to do it
         yield Hit(cpus or group.params, f"num-cpus {cpus.raw or 'is not set'}", '"0"')
 
 
@@ -57,7 +57,7 @@ def head_zero_cpu(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """The head offers none and there is no worker group that does: every task and every trainer waits for ever."""
     cpus = cluster.head.params["num-cpus"]
     if not cpus.scalar or cpus.known_quantity() != 0 or accelerators(cluster.head):
-        return
+        return  # work on GPUs may ask for no CPU
     found = [number(group, "num-cpus") for group in cluster.workers]
     if all(amount is not None and amount[0] == Fraction(0) for amount in found):
         seen = "no worker group with CPUs" if cluster.workers else "no worker group"
@@ -93,6 +93,7 @@ def prestop_grace(group: RayGroup, _: Facts) -> Iterator[Hit]:
     grace, hook = group.spec["terminationGracePeriodSeconds"], group.container.at("lifecycle", "preStop")
     given = grace.known_integer()
     seconds = 30 if given is None else given  # Kubernetes' default
+    # What else the hook does takes time too, but how long is not known.
     slept = sum(int(count) * _SECONDS[unit] for count, unit in _SLEEP.findall(_words(hook)))
     slept += hook.at("sleep", "seconds").known_integer() or 0
     if seconds <= 0:
@@ -184,6 +185,7 @@ def logs_not_persisted(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
         where = group.params["temp-dir"].raw or "/tmp/ray"
         mount = group.holding(where)
         kept = mount is not None and not mount.volume["emptyDir"].node and mount.volume
+        # A second container may collect the logs.
         if not kept and len(list(group.spec["containers"])) == 1:
             yield Hit(mount.value if mount else group.container["volumeMounts"], f"{where} ends with the {group.title}")
             return

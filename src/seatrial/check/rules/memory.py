@@ -54,11 +54,7 @@ def shm_exceeds_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
         return
     shm, most = shared_memory(group), limit.known_quantity()
     if shm.size is not None and most is not None and shm.size > most:
-        yield Hit(
-            shm.origin,
-            f"/dev/shm {shm.origin.require_known()}, limits.memory {limit.require_known()}",
-            f"less than {limit.require_known()}",
-        )
+        yield Hit(shm.origin, f"/dev/shm {shm.origin.raw}, limits.memory {limit.raw}", f"less than {limit.raw}")
 
 
 @rule(
@@ -97,19 +93,19 @@ def shm_too_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
         return  # what KubeRay mounts is as large as the memory limit
     shm = shared_memory(group)
     if shm.size is None:
-        return
+        return  # `shm-no-sizelimit` says it
     if asked.scalar:
         wanted = asked.known_quantity()
         if wanted is not None and wanted > shm.size:
             refused = wanted > _FLOOR and group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE").raw != "1"
             seen = f"object-store-memory {shown(wanted)}, /dev/shm {shown(shm.size)}"
             yield Hit(asked, seen, f"at most {shown(shm.size)}", "error" if refused else None)
-    elif (memory := limit.known_quantity()) is not None:
+        return
+    memory = limit.known_quantity()
+    if memory is not None:
         wanted = min(memory * _SHARE, Fraction(_MOST), max(Fraction(_FLOOR), shm.size * Fraction(95, 100)))
         if wanted > shm.size:
-            seen = (
-                f"/dev/shm {shown(shm.size)}, of {limit.require_known()} of memory Ray takes at least {shown(wanted)}"
-            )
+            seen = f"/dev/shm {shown(shm.size)}, of {limit.raw} of memory Ray takes at least {shown(wanted)}"
             yield Hit(shm.origin, seen, f"at least {shown(wanted)}, or object-store-memory below {shown(shm.size)}")
 
 
@@ -158,7 +154,7 @@ def allow_slow_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE turns the error that says /dev/shm is too small into silence."""
     value = group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE")
     if value.raw and value.require_known() not in ("0", ""):
-        yield Hit(value, f"set to {value.require_known()}", "not set")
+        yield Hit(value, f"set to {value.raw}", "not set")
 
 
 @rule(
@@ -187,7 +183,7 @@ def oom_monitor(group: RayGroup, _: Facts) -> Iterator[Hit]:
 def shm_name_clash(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay mounts a volume named shared-mem at /dev/shm if the pod has one, whatever it is."""
     if group.mounted_at("/dev/shm") or group.params["plasma-directory"].scalar:
-        return
+        return  # then KubeRay mounts nothing
     for volume in group.spec["volumes"]:
         if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].require_known() != "Memory":
             yield Hit(volume["name"], "volume shared-mem is no Memory emptyDir", "another name, or medium: Memory")

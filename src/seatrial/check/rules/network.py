@@ -49,7 +49,7 @@ def hostnetwork_dns(group: RayGroup, _: Facts) -> Iterator[Hit]:
     policy = group.spec["dnsPolicy"]
     if group.spec["hostNetwork"].known_flag() and policy.require_known() in ("", "ClusterFirst", "Default"):
         severity: Severity | None = "warning" if group.is_head else None  # the head finds itself without DNS
-        seen = f"dnsPolicy {policy.require_known() or 'is not set'} on the {group.title}"
+        seen = f"dnsPolicy {policy.raw or 'is not set'} on the {group.title}"
         yield Hit(policy, seen, "ClusterFirstWithHostNet", severity)
 
 
@@ -57,7 +57,7 @@ def _covers(rules: Iterable[Value], port: int) -> bool:
     """Whether some rule lets a port through. A named port may be it."""
     for entry in rules:
         if not list(entry["ports"]):
-            return True
+            return True  # a rule without ports lets every port through
         for item in entry["ports"]:
             first, last = item["port"].known_integer(), item["endPort"].known_integer()
             if first is None or first == port or (last is not None and first <= port <= last):
@@ -67,7 +67,7 @@ def _covers(rules: Iterable[Value], port: int) -> bool:
 
 def _outwards(rules: Iterable[Value]) -> list[Value]:
     """Egress rules that reach beyond the namespace's own pods, where the cluster's DNS may be."""
-    peers = ("ipBlock", "namespaceSelector")
+    peers = ("ipBlock", "namespaceSelector")  # a podSelector alone means pods of this namespace
     return [r for r in rules if not list(r["to"]) or any(peer[key].node for peer in r["to"] for key in peers)]
 
 
@@ -82,7 +82,7 @@ def _selects(policy: Value, group: RayGroup) -> bool:
     if manifest.kind == "RayCluster":  # a RayJob's cluster has a generated name
         labels["ray.io/cluster"] = manifest.metadata["name"].raw
     chosen = all(labels.get(key) == value.raw for key, value in selector["matchLabels"].items())
-    return here and chosen and not list(selector["matchExpressions"])
+    return here and chosen and not list(selector["matchExpressions"])  # with expressions it is not sure
 
 
 @rule(
@@ -98,17 +98,19 @@ def deny_egress_no_dns(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     `wait-gcs-ready` for ever; the operator adds no rule for DNS.
     """
     own = cluster.value["networkPolicy"]
-    for group in cluster.workers if own and own["mode"].require_known() != "DenyAllIngress" else []:
+    closes_egress = own and own["mode"].require_known() != "DenyAllIngress"  # DenyAll is KubeRay's default
+    for group in cluster.workers if closes_egress else []:
+        # A group's own entry replaces the rules for all workers.
         custom = [entry for entry in own["workerGroups"] if entry["groupName"].raw == group.value["groupName"].raw]
         egress = (custom[0] if custom else own["worker"])["egressRules"]
         if not _covers(_outwards(egress), 53):
             yield Hit(
                 own,
-                f"{own['mode'].require_known() or 'DenyAll'} without a DNS rule for {group.title}",
+                f"{own['mode'].raw or 'DenyAll'} without a DNS rule for {group.title}",
                 "egress to port 53",
             )
     policies = [other for other in cluster.manifest.others if other["kind"].raw == "NetworkPolicy"]
-    for group in cluster.groups:  # what another policy allows may stand elsewhere: a warning
+    for group in cluster.groups:  # a policy that is not in the input may allow it: a warning
         yield from _isolated(group, [policy for policy in policies if _selects(policy, group)])
 
 
@@ -126,6 +128,7 @@ def _isolated(group: RayGroup, policies: list[Value]) -> Iterator[Hit]:
     specs, closed = [policy["spec"] for policy in policies], _closed(policies)
     egress = [entry for spec in specs for entry in spec["egress"]]
     ingress = [entry for spec in specs for entry in spec["ingress"]]
+    # Only workers look for the head by name, and only the head must let others in for Ray to start.
     if not group.is_head and "Egress" in closed and not _covers(_outwards(egress), 53):
         yield Hit(specs[0], f"no DNS outwards for {group.title}", "egress to port 53", "warning")
     shut = "Ingress" in closed and not _covers(ingress, port_of(group, "port", 6379))
@@ -174,13 +177,12 @@ def ifname_eth0_host(group: RayGroup, _: Facts) -> Iterator[Hit]:
     found`, gloo with `Unable to find address`.
     """
     if not group.spec["hostNetwork"].known_flag() or (group.is_head and not accelerators(group)):
-        return
+        return  # a head without accelerators is no rank: neither NCCL nor gloo runs there
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         value, listed = _interfaces(group, name)
+        # NCCL matches by prefix: `eth` is eth0. One name in the list that hosts have is enough.
         if listed and not value.require_known().startswith("^") and all(part.startswith("eth") for part in listed):
-            yield Hit(
-                value, f"{name} {value.require_known()} with hostNetwork", "a name that hosts have, such as ens or enp"
-            )
+            yield Hit(value, f"{name} {value.raw} with hostNetwork", "a name that hosts have, such as ens or enp")
 
 
 @rule(
@@ -196,10 +198,10 @@ def ifname_hardcoded(group: RayGroup, _: Facts) -> Iterator[Hit]:
     it. The DLC's own default excludes lo and docker0 instead.
     """
     if not accelerators(group) or group.spec["hostNetwork"].known_flag():
-        return
+        return  # with hostNetwork `ifname-eth0-hostnetwork` says it
     value, listed = _interfaces(group)
     if listed and not value.require_known().startswith("^"):
-        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.require_known()}", "an exclusion such as ^lo,docker0")
+        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.raw}", "an exclusion such as ^lo,docker0")
 
 
 @rule(
@@ -217,10 +219,9 @@ def ifname_pod_identity(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if not group.spec["hostNetwork"].known_flag() or not accelerators(group):
         return
     value, listed = _interfaces(group)
+    # Without the variable NCCL's own exclusions hold; only an exclusion of one's own can forget the interface.
     if value.require_known().startswith("^") and not any("pod-id-link0".startswith(part) for part in listed):
-        yield Hit(
-            value, f"{value.require_known()} does not exclude pod-id-link0", f"{value.require_known()},pod-id-link0"
-        )
+        yield Hit(value, f"{value.raw} does not exclude pod-id-link0", f"{value.raw},pod-id-link0")
 
 
 @rule(
@@ -237,4 +238,4 @@ def gloo_ifname(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """
     value = group.variable("GLOO_SOCKET_IFNAME")
     if value.require_known().startswith(("^", "=")):
-        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.require_known()}", "the name of an interface")
+        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.raw}", "the name of an interface")

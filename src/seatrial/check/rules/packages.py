@@ -14,6 +14,7 @@ from seatrial.hardware.images import dlc_repository, image
 _RAY = "https://github.com/ray-project/ray/blob/ray-2.58.0/python/ray"
 _DEPENDENCIES = "https://docs.ray.io/en/latest/ray-core/handling-dependencies.html"
 
+# A requirement of pip: name, extras, and the version part up to a marker or a comment.
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([^;#]*)")
 _STACK = ("torch", "torchvision", "torchaudio", "flash-attn", "transformer-engine", "deepspeed", "xformers", "triton")
 
@@ -21,6 +22,7 @@ _STACK = ("torch", "torchvision", "torchaudio", "flash-attn", "transformer-engin
 def _packages(environment: Value) -> Iterator[tuple[str, str]]:
     """Name, lower case with dashes, and version part of each requirement of pip and uv."""
     for key in ("pip", "uv"):
+        # Either a list of requirements, or a map with the list under `packages`.
         listed = environment[key] if list(environment[key]) else environment[key]["packages"]
         for item in listed:
             found = None if item.unknown else _REQUIREMENT.match(item.raw)
@@ -48,6 +50,7 @@ def reinstalls_ray(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """
     for name, asked in _packages(runtime_env(manifest)):
         if name == "ray":
+            # Without a pin pip keeps the Ray that is there: then the cluster's need not be known.
             there = _ray(manifest, facts) if _pin(asked) else ""
             differs = bool(there) and _pin(asked) != there
             seen = f"ray{asked}, the cluster has {there}" if there else f"ray{asked}"
@@ -86,7 +89,7 @@ def reinstalls_torch(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
             yield Hit(written(manifest), f"installs {', '.join(new)} over the image's", "the image's own versions")
     elif image(given.require_known()):
         yield Hit(written(manifest), f"downloads {names} on every node at each start", "an image that has it")
-    else:  # it may have them
+    else:  # an image that no table has: it may have them
         yield Hit(
             written(manifest), f"asks pip for {names} on every node at each start", "an image that has it", "info"
         )
@@ -122,6 +125,7 @@ def conflicts_dlc(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """The package hides the Deep Learning Container's own, and pip brings its dependencies along."""
     if not manifest.cluster or not dlc_repository(manifest.cluster.head.image.raw):
         return
+    # The stack has `runtime-env-reinstalls-torch`; the table is asked only where something is installed.
     pinned = {name: _pin(asked) for name, asked in _packages(runtime_env(manifest)) if name not in _STACK}
     there = dict(facts.image(manifest.cluster.head.image).packages) if pinned else {}
     for name, asked in pinned.items():

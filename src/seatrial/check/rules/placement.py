@@ -36,6 +36,7 @@ def node_labels(pod: PodTemplate) -> dict[str, list[Value]]:
     for term in pod.spec.at("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms"):
         for expression in term["matchExpressions"]:
             values = list(expression["values"]) if expression["operator"].raw == "In" else []
+            # Terms are alternatives, so the values of all of them would do.
             found.setdefault(expression["key"].raw, []).extend(values)
     return {**found, **chosen}  # both must hold, and the selector names one value
 
@@ -66,7 +67,7 @@ def _alone(cluster: RayClusterSpec) -> bool:
 def _beside_gpus(head: RayGroup) -> tuple[Value, str] | None:
     """What puts a head on GPU nodes: the labels it requires; two equal placeholders are equal whatever they become."""
     for value in head.instance_types:
-        known = instance(value.raw)
+        known = instance(value.raw)  # a type that no table has may still be the workers': below
         if known is not None and known.gpus:
             return value, f"on {value.raw}, which has GPUs"
     asked = {key: [value.raw for value in values] for key, values in node_labels(head).items()}
@@ -75,6 +76,7 @@ def _beside_gpus(head: RayGroup) -> tuple[Value, str] | None:
         for value in head.instance_types:
             if value.raw in types:
                 return value, f"on {value.raw}, as {worker.title}"
+        # Custom labels are of unknown nodes, but equal ones are of the same nodes.
         if asked and asked == {key: [value.raw for value in values] for key, values in node_labels(worker).items()}:
             return head.spec["nodeSelector"], f"on the nodes of {worker.title}"
     return None
@@ -84,6 +86,7 @@ def _may_meet_gpus(head: RayGroup) -> bool:
     """Whether a head may land on a GPU node: it asks for one, or it asks for nothing and no taint keeps it off."""
     if _beside_gpus(head):
         return True
+    # That the workers tolerate the taint is the one sign in a manifest that their nodes have it.
     tainted = all(worker.tolerates("nvidia.com/gpu") for worker in _gpu_workers(head))
     return not head.pinned and (not tainted or head.tolerates("nvidia.com/gpu"))
 
@@ -93,12 +96,10 @@ def gpu_on_head(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The GCS, the dashboard and the driver share a node with training: what runs out of memory there ends the whole
     cluster, and its workers are unlike the others.
     """
-    alone = not group.cluster.workers or group.cluster.manifest.is_service
-    for key, value in accelerators(group)[:1]:
+    alone = not group.cluster.workers or group.cluster.manifest.is_service  # one node, or serving: meant so
+    for key, value in accelerators(group)[:1]:  # GPU, Neuron and the like: one hit is enough
         if value.known_quantity():
-            yield Hit(
-                value, f"{key} {value.require_known()} on the head", "GPUs on workers only", "info" if alone else None
-            )
+            yield Hit(value, f"{key} {value.raw} on the head", "GPUs on workers only", "info" if alone else None)
 
 
 @rule(
@@ -114,9 +115,10 @@ def head_num_gpus(group: RayGroup, _: Facts) -> Iterator[Hit]:
     all of them: on a GPU node Ray then runs training workers on the head.
     """
     names = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
+    # What hides the GPUs from the container hides them from Ray; `all` hides nothing.
     hidden = any(name in group.env and group.variable(name).raw != "all" for name in names)
     if hidden or accelerators(group) or group.params["num-gpus"].scalar or not _gpu_workers(group):
-        return
+        return  # without GPU workers there is no GPU node to land on
     if _may_meet_gpus(group):
         yield Hit(group.params, "neither num-gpus nor a GPU limit, and GPU nodes are open to the head", 'num-gpus: "0"')
 
@@ -135,7 +137,7 @@ def head_no_void(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """
     if accelerators(group) or "NVIDIA_VISIBLE_DEVICES" in group.env or not _gpu_workers(group):
         return
-    known = image(group.image.raw)
+    known = image(group.image.raw)  # of an image that no table has it is not known whether the hook acts on it
     cuda = known is not None and known.dlc and bool(known.cuda)
     yield Hit(group.container["env"], "no NVIDIA_VISIBLE_DEVICES on the head", "void", None if cuda else "info")
 
@@ -150,7 +152,10 @@ def head_no_void(group: RayGroup, _: Facts) -> Iterator[Hit]:
 )
 def head_on_gpu_node(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It takes CPU and memory from a GPU node: a worker that wants the whole node no longer fits and stays Pending."""
-    if not accelerators(group) and _gpu_workers(group) and (found := _beside_gpus(group)):
+    if accelerators(group) or not _gpu_workers(group):
+        return  # `gpu-on-head` says it, or there are no GPU nodes
+    found = _beside_gpus(group)
+    if found:
         yield Hit(found[0], f"the head is {found[1]}", "a CPU node")
 
 
@@ -191,6 +196,7 @@ def gpu_no_node_selector(group: RayGroup, _: Facts) -> Iterator[Hit]:
     manifest = group.cluster.manifest
     if group.pinned or manifest.kueue:  # Kueue's resource flavours bring node labels
         return
+    # One pod, or replicas that serve by themselves, need not have the same GPU as any other.
     severity: Severity | None = "info" if manifest.is_service or _alone(group.cluster) else None
     yield Hit(group.spec["nodeSelector"], f"{group.title} selects no nodes", "an instance type", severity)
 
@@ -206,6 +212,7 @@ def gpu_no_node_selector(group: RayGroup, _: Facts) -> Iterator[Hit]:
 )
 def no_worker_spread(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The pod takes a part of its instance type only: two of them on one node share its network."""
+    # Either of the two may spread the pods; whether it does depends on labels of nodes that are not known here.
     spread = group.spec.at("affinity", "podAntiAffinity") or group.spec["topologySpreadConstraints"]
     limit = group.limit("nvidia.com/gpu")
     if spread or not limit or not group.instance_types or group.pods < 2:
@@ -213,7 +220,7 @@ def no_worker_spread(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     for value in group.instance_types:
         known = facts.instance(value)
         if (limit.known_quantity() or 0) < known.gpus:
-            seen = f"{limit.require_known()} of the {known.gpus} GPUs of {value.require_known()}, and no anti-affinity"
+            seen = f"{limit.raw} of the {known.gpus} GPUs of {value.require_known()}, and no anti-affinity"
             yield Hit(limit, seen, "one pod for each node")
             return
 
@@ -234,6 +241,7 @@ def antiaffinity_crosses(group: RayGroup, _: Facts) -> Iterator[Hit]:
         selector = term["labelSelector"]
         keys = {key for key, _ in selector["matchLabels"].items()}
         keys |= {expression["key"].raw for expression in selector["matchExpressions"]}
+        # A selector without keys matches every pod, which is meant so; matchLabelKeys adds the pod's own labels.
         if keys and keys <= _OF_EVERY_CLUSTER and not list(term["matchLabelKeys"]):
             yield Hit(selector, f"matches {', '.join(sorted(keys))} of any cluster", "a label of this cluster")
 
@@ -246,11 +254,11 @@ def antiaffinity_crosses(group: RayGroup, _: Facts) -> Iterator[Hit]:
     fix="select one topology.kubernetes.io/zone",
     source=_EFA,
 )
-def multi_az_pods_that_train(group: RayGroup, _: Facts) -> Iterator[Hit]:
+def multi_az_gang(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """EFA traffic cannot cross Availability Zones: pods in two zones talk over TCP, or not at all."""
     labels, manifest = node_labels(group), group.cluster.manifest
     if not group.limit("vpc.amazonaws.com/efa") or manifest.is_service or manifest.kueue:
-        return
+        return  # Kueue can choose the zone by its resource flavours
     zones = [value for key in _ZONES for value in labels.get(key, [])]
     names = {zone.raw for zone in zones}
     if len(names) > 1 and _pods_that_train(group.cluster) > 1:
@@ -291,9 +299,7 @@ def instance_type_prefix(group: RayGroup, _: Facts) -> Iterator[Hit]:
     sagemaker = any(key.startswith("sagemaker.amazonaws.com/") for key in labels)
     for value in group.instance_types:
         prefixed = value.raw.startswith(HYPERPOD)
-        if sagemaker and not prefixed and not value.unknown:
-            yield Hit(
-                value, f"{value.require_known()} beside a HyperPod selector", f"{HYPERPOD}{value.require_known()}"
-            )
+        if sagemaker and not prefixed and not value.unknown:  # a placeholder may bring the prefix
+            yield Hit(value, f"{value.raw} beside a HyperPod selector", f"{HYPERPOD}{value.raw}")
         elif prefixed and "eks.amazonaws.com/nodegroup" in labels:
             yield Hit(value, f"{value.raw} beside eks.amazonaws.com/nodegroup", value.raw.removeprefix(HYPERPOD))

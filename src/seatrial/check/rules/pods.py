@@ -130,6 +130,7 @@ def references(pod: PodTemplate) -> Iterator[tuple[str, Value, bool]]:
         yield "PersistentVolumeClaim", volume.at("persistentVolumeClaim", "claimName"), False
         for source in (volume, *volume.at("projected", "sources")):
             for key, kind, field in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
+                # A projected source has `name` for both; a volume's own secret has `secretName`.
                 named = source[key]["name"] if source is not volume else source[key][field]
                 yield kind, named, source[key]["optional"].raw == "true"
     for container in containers(pod):
@@ -160,6 +161,7 @@ def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if not here.raw or here.unknown:
         return
     at: dict[tuple[str, str], list[Value]] = {}
+    # Several may have one name, each in its namespace: all of them must be elsewhere.
     for other in manifest.others:
         at.setdefault((other["kind"].raw, other.at("metadata", "name").raw), []).append(other["metadata"]["namespace"])
     for pod in manifest.pods:
@@ -204,7 +206,7 @@ def toleration_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     for toleration in pod.spec["tolerations"]:
         key, operator, value = toleration["key"], toleration["operator"], toleration["value"]
         if key.unknown or operator.unknown or toleration["effect"].unknown:
-            continue
+            continue  # each of the three decides what the others may be
         if operator.raw == "Exists" and value.raw:
             yield Hit(value, f"a value beside operator {operator.raw}", "no value, or operator Equal")
         if not key.raw and operator.raw != "Exists":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from seatrial.check.manifest import RayGroup, accelerators, gpu_key
 from seatrial.check.operator import resources_param
-from seatrial.check.rule import DLC_EKS, KUBERAY, POD_GO, SOURCE, Facts, Hit, rule
+from seatrial.check.rule import DLC_EKS, KUBERAY, POD_GO, SOURCE, Facts, Hit, Severity, rule
 from seatrial.check.values import Value, whole
 
 _NVIDIA_RUNTIME = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
@@ -41,8 +41,8 @@ def num_gpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if param.known_quantity() is None or None in amounts:
         return
     if sum(amount for amount in amounts if amount is not None) != param.known_quantity():
-        listed = ", ".join(f"limits.{key} {value.require_known()}" for key, value in limits)
-        yield Hit(param, f"num-gpus {param.require_known()}, {listed}", "the same number")
+        listed = ", ".join(f"limits.{key} {value.raw}" for key, value in limits)
+        yield Hit(param, f"num-gpus {param.raw}, {listed}", "the same number")
 
 
 @rule(
@@ -62,8 +62,8 @@ def num_gpus_without_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if (param.known_quantity() or 0) > 0:
         yield Hit(
             param,
-            f"num-gpus {param.require_known()} and no GPU limit",
-            f'limits: {{nvidia.com/gpu: "{param.require_known()}"}}',
+            f"num-gpus {param.raw} and no GPU limit",
+            f'limits: {{nvidia.com/gpu: "{param.raw}"}}',
         )
 
 
@@ -122,8 +122,10 @@ def ray_resources_unparsable(group: RayGroup, _: Facts) -> Iterator[Hit]:
     nor other accelerators.
     """
     if resources_param(group) is None:
-        severity = "error" if accelerators(group) and not group.params["num-gpus"].scalar else "warning"
-        yield Hit(group.params["resources"], "no JSON map after quotes are trimmed", """'{"x": 1}'""", severity)  # type: ignore[arg-type]
+        # KubeRay adds no num-gpus then, and without one Ray does not know of the GPUs.
+        lost = accelerators(group) and not group.params["num-gpus"].scalar
+        severity: Severity = "error" if lost else "warning"
+        yield Hit(group.params["resources"], "no JSON map after quotes are trimmed", """'{"x": 1}'""", severity)
 
 
 @rule(
@@ -167,6 +169,6 @@ def memory_param(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if param.scalar and limit and (param.known_quantity() or 0) > (limit.known_quantity() or 0):
         yield Hit(
             param,
-            f"memory {param.require_known()}, the limit is {limit.require_known()}",
-            f"at most {limit.require_known()}",
+            f"memory {param.raw}, the limit is {limit.raw}",
+            f"at most {limit.raw}",
         )

@@ -30,16 +30,14 @@ def needs_ray(cluster: RayClusterSpec, what: str, least: tuple[int, int]) -> Ite
     given = cluster.ray_version
     here = version(given.require_known())
     if here is None or here < least:
-        seen = (
-            f"{what} with rayVersion {given.require_known()}" if given.require_known() else f"{what} without rayVersion"
-        )
+        seen = f"{what} with rayVersion {given.raw}" if given.require_known() else f"{what} without rayVersion"
         yield Hit(given, seen, f"{least[0]}.{least[1]}.0 or later")
 
 
 def negative(*values: Value) -> Iterator[Hit]:
     for value in values:
         if value and (value.known_integer() or 0) < 0:
-            yield Hit(value, f"saw {value.require_known()}", "0 or more")
+            yield Hit(value, f"saw {value.raw}", "0 or more")
 
 
 @rule(
@@ -80,7 +78,7 @@ def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     if kind != "RayCluster":
         yield Hit(asked, f"true in a {kind}", "false")
     if mode.require_known() != "token":
-        yield Hit(mode if mode else asked, f"true, and mode is {mode.require_known() or 'not set'}", "mode: token")
+        yield Hit(mode if mode else asked, f"true, and mode is {mode.raw or 'not set'}", "mode: token")
     elif secret.require_known():
         yield Hit(secret, "secretName beside enableK8sTokenAuth", "one of the two")
 
@@ -96,7 +94,7 @@ def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
 def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it."""
     if manifest.kind == "RayCluster" or manifest.cluster is None or manifest.selects_cluster:
-        return
+        return  # with clusterSelector KubeRay makes no cluster of rayClusterSpec
     kind = manifest.cluster.value.at("upgradeStrategy", "type")
     if kind:
         yield Hit(kind, f"{kind.require_known()} inside a {manifest.kind}", "left out")
@@ -120,8 +118,10 @@ def gcs_conflict(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     options, env = cluster.value["gcsFaultToleranceOptions"], cluster.head.container["env"]
     annotations = cluster.manifest.metadata["annotations"]
     enabled = annotations["ray.io/ft-enabled"]
+    # The user's name has no place outside the options; password and address had one in the old form.
     for name in ("REDIS_USERNAME", *(("REDIS_PASSWORD", "RAY_REDIS_ADDRESS") if options else ())):
-        if found := entry(env, name):
+        found = entry(env, name)
+        if found:
             yield Hit(found["name"], f"sets {name} on the head", f"gcsFaultToleranceOptions.{_option(name)}")
     for name in ("redis-username", *(("redis-password",) if options else ())):
         if cluster.head.params[name].require_known():
@@ -129,12 +129,14 @@ def gcs_conflict(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     for value in (enabled, annotations["ray.io/external-storage-namespace"]) if options else ():
         if value.require_known():
             yield Hit(value, f"{value.path[-1]} beside gcsFaultToleranceOptions", "gcsFaultToleranceOptions alone")
+    # Without the options the address counts only where the old annotation turns fault tolerance on.
     address = None if options else entry(env, "RAY_REDIS_ADDRESS")
     if address and enabled.require_known().lower() != "true":
         yield Hit(address["name"], "RAY_REDIS_ADDRESS without gcsFaultToleranceOptions", "redisAddress in it")
 
 
 def _option(variable: str) -> str:
+    """The option that replaces a variable: REDIS_PASSWORD is redisPassword."""
     return f"redis{variable.rpartition('_')[2].capitalize()}"
 
 
@@ -157,6 +159,7 @@ def gcs_backend(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
             yield Hit(storage, "storage with backend redis", "backend: rocksdb")
         return
     for key in ("redisAddress", "redisUsername", "redisPassword", "externalStorageNamespace"):
+        # The credentials are maps; an empty text counts as left out.
         if options[key] and (not options[key].scalar or options[key].require_known()):
             yield Hit(options[key], f"{key} with backend rocksdb", "left out")
     for key in ("size", "storageClassName", "accessModes") if storage["claimName"].require_known() else ():
@@ -193,7 +196,7 @@ def group_labels(group: RayGroup, _: Facts) -> Iterator[Hit]:
         if not is_label_key(key):
             yield Hit(value, f"key {key}", "a Kubernetes label's key")
         if value.scalar and not is_label_value(value.require_known()):
-            yield Hit(value, f"saw {value.require_known()}", "a Kubernetes label's value")
+            yield Hit(value, f"saw {value.raw}", "a Kubernetes label's value")
 
 
 @rule(
@@ -209,7 +212,7 @@ def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if manifest.is_service and manifest.cluster:
         name = manifest.cluster.head.value.at("headService", "metadata", "name")
         if name.require_known():
-            yield Hit(name, f"saw {name.require_known()}", "left out")
+            yield Hit(name, f"saw {name.raw}", "left out")
 
 
 @rule(
@@ -231,7 +234,7 @@ def service_upgrade(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     strategy = manifest.spec["upgradeStrategy"]
     kind = strategy["type"]
     if kind and kind.require_known() not in _UPGRADES:
-        yield Hit(kind, f"saw {kind.require_known()}", " or ".join(_UPGRADES))
+        yield Hit(kind, f"saw {kind.raw}", " or ".join(_UPGRADES))
     elif kind.require_known() == _INCREMENTAL and facts.since_kuberay(1, 7):
         if manifest.cluster and not manifest.cluster.autoscaling:
             yield Hit(kind, f"{_INCREMENTAL} without the autoscaler", "enableInTreeAutoscaling: true")
@@ -247,14 +250,14 @@ def _upgrade_numbers(options: Value) -> Iterator[Hit]:
         percent = value.known_integer()
         if percent is not None and not 0 <= percent <= 100:
             yield Hit(value, f"saw {value.raw}", "0 to 100")
-    most, each = surge.known_integer(), step.known_integer()
+    most, each = surge.known_integer(), step.known_integer()  # 100 is KubeRay's default for the first
     most = 100 if most is None else most
     if each is not None and most < each <= 100:
         yield Hit(step, f"{step.raw}, above maxSurgePercent {most}", f"at most {most}")
     seconds = pause.known_integer()
     if seconds is not None and seconds <= 0:
         yield Hit(pause, f"saw {pause.raw}", "1 or more")
-    if options["gatewayClassName"].known_or_none() == "":
+    if options["gatewayClassName"].known_or_none() == "":  # a missing one is a `field-missing`
         yield Hit(options["gatewayClassName"], "empty", "the name of a GatewayClass")
 
 
@@ -272,9 +275,10 @@ def initializing_timeout(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     if not manifest.is_service or not facts.since_kuberay(1, 5):
         return
     given = manifest.metadata.at("annotations", _TIMEOUT)
-    positive = given.require_known()[:1] != "-" and re.search("[1-9]", given.require_known())
-    if given.require_known() and not (positive and _DURATION.fullmatch(given.require_known())):
-        yield Hit(given, f"saw {given.require_known()}", "a positive duration such as 30m, or seconds")
+    text = given.require_known()
+    positive = text[:1] != "-" and re.search("[1-9]", text)  # 0s parses and is refused
+    if text and not (positive and _DURATION.fullmatch(text)):
+        yield Hit(given, f"saw {given.raw}", "a positive duration such as 30m, or seconds")
 
 
 @rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from seatrial.check.manifest import RayGroup, gpu_key
-from seatrial.check.rule import K8S_DOCS, KUBERAY, POD_GO, Facts, Hit, rule
+from seatrial.check.rule import K8S_DOCS, KUBERAY, POD_GO, Facts, Hit, Severity, rule
 from seatrial.check.values import CannotTell, shown
 
 _EXTENDED = f"{K8S_DOCS}/tasks/configure-pod-container/extended-resource/"
@@ -28,6 +28,7 @@ def extended_resource_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
         limit = group.limit(key)
         if not limit:
             yield Hit(request, f"requests.{key} {request.raw} and no limit", f"limits.{key} {request.raw}")
+        # Equal as written is equal, be it as a placeholder: only then are the amounts needed.
         elif limit.raw != request.raw and limit.known_quantity() != request.known_quantity():
             yield Hit(request, f"requests {request.raw}, limits {limit.raw}", "the same number")
 
@@ -44,6 +45,7 @@ def no_memory_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay passes no `memory`, so Ray takes the node's RAM for its own: it schedules, and sizes the object store, by
     memory that the pod does not have. The autoscaler fails without limits.
     """
+    # KubeRay takes the group's own resources in any case of letters.
     told = group.params["memory"].scalar or any(key.lower() == "memory" for key, _ in group.value["resources"].items())
     if group.container and not group.limit("memory") and not told:
         yield Hit(group.container["resources"], f"no limits.memory on the {group.title}", "a memory limit")
@@ -98,6 +100,7 @@ def requests_ne_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     Shared memory is sized by the limit.
     """
     below = []
+    # Equal as written is equal, be it as a placeholder; a request that is left out is the limit.
     pairs = [(key, group.limit(key), group.request(key)) for key in ("cpu", "memory")]
     pairs = [(key, limit, request) for key, limit, request in pairs if limit and request and limit.raw != request.raw]
     for key, limit, request in (pair for pair in pairs if not pair[1].unknown and not pair[2].unknown):
@@ -107,8 +110,11 @@ def requests_ne_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if below:
         seen = f"the {group.title} requests {', '.join(text for _, text in below)}"
         yield Hit(below[0][0], seen, "equal amounts")
-    elif unknown := next((value for pair in pairs for value in pair[1:] if value.unknown), None):
-        raise CannotTell(f"{unknown.field} is {unknown.raw}", unknown)
+        return
+    for _key, limit, request in pairs:  # only now: an amount that is surely below needs no other
+        for value in (limit, request):
+            if value.unknown:
+                raise CannotTell(f"{value.field} is {value.raw}", value)
 
 
 @rule(
@@ -124,7 +130,7 @@ def requests_exceed_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     for key, request in group.container.at("resources", "requests").items():
         limit = group.limit(key)
         if not limit or "/" in key or request.raw == limit.raw or request.unknown or limit.unknown:
-            continue
+            continue  # of devices `extended-resource-limits` says it, of placeholders the rule before
         asked, most = request.known_quantity(), limit.known_quantity()
         if asked is not None and most is not None and asked > most:
             yield Hit(request, f"requests.{key} {request.raw}, limits.{key} {limit.raw}", f"at most {limit.raw}")
@@ -174,8 +180,8 @@ def head_memory_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
     limit = group.limit("memory")
     size = limit.known_quantity() if limit else None
     if size is not None and size < Fraction(8 << 30):
-        severity = "error" if size < Fraction(2 << 30) else None
-        yield Hit(limit, f"limits.memory {limit.require_known()}", "8Gi or more", severity)  # type: ignore[arg-type]
+        severity: Severity | None = "error" if size < Fraction(2 << 30) else None
+        yield Hit(limit, f"limits.memory {limit.raw}", "8Gi or more", severity)
 
 
 @rule(

@@ -17,8 +17,8 @@ _RAY = "https://github.com/ray-project/ray/blob/ray-2.58.0/python/ray"
 _VALIDATION = f"{_RAY}/_private/runtime_env/validation.py"
 _DEPENDENCIES = "https://docs.ray.io/en/latest/ray-core/handling-dependencies.html"
 _OOM_DOCS = "https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html"
-# RuntimeEnv.known_fields, the arguments of its constructor, and `mpi` of older releases.
 _OF_EVERY_SHELL = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME", "USER", "PWD")  # set wherever it is expanded
+# RuntimeEnv.known_fields, the arguments of its constructor, and `mpi` of older releases.
 _KEYS = (
     "working_dir",
     "py_modules",
@@ -66,11 +66,13 @@ def _parsed(text: str) -> Node | InputError | None:
 def runtime_env(manifest: Manifest) -> Value:
     """The environment as KubeRay reads it; absent where there is none, or none that can be read."""
     given = manifest.spec["runtimeEnvYAML"]
+    # A map in place of the text is an error of its own, but what stands in it can be looked at all the same.
     root = given.node if given.node and isinstance(given.node.value, dict) else _parsed(given.raw)
     return Value(root if isinstance(root, Node) else None, (), given.file, given.line, given.column)
 
 
 def written(manifest: Manifest) -> Value:
+    """The field itself: hits are shown at it, as the lines inside the text have no place in the file."""
     return manifest.spec["runtimeEnvYAML"]
 
 
@@ -117,11 +119,13 @@ def _wrong(problem: InputError) -> str:
 
 
 def _keys(manifest: Manifest, environment: Value) -> Iterator[Hit]:
+    # A plugin brings keys of its own.
     plugins = manifest.cluster and any("RAY_RUNTIME_ENV_PLUGINS" in group.env for group in manifest.cluster.groups)
     for key, _ in environment.items():
         if key not in _KEYS and not plugins:
             yield Hit(written(manifest), f"Ray ignores the key {key}", f"one of {', '.join(_KEYS[:9])} …", "warning")
-    if len(several := [key for key in ("pip", "uv", "conda") if environment[key]]) > 1:
+    several = [key for key in ("pip", "uv", "conda") if environment[key]]
+    if len(several) > 1:
         yield Hit(written(manifest), f"{' and '.join(several)} together", "one of them")
 
 
@@ -212,6 +216,7 @@ def not_expanded(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     names = [token["name"] for value in known for token in shell_expansions(value.raw, '"')]
     submitter = manifest.submitter.env if manifest.submitter else {}
     lost = [name or "(…)" for name in dict.fromkeys(names) if name not in submitter]
+    # A template's own `$NAME` looks the same, but these are set in every shell and so are not the template's.
     if lost and templated(manifest.root):
         certain = [name for name in lost if name in _OF_EVERY_SHELL]
         if not certain:

@@ -45,8 +45,9 @@ def found(text: str) -> str:
 
     redactor = Redactor({})  # no environment: what the machine that checks has in its own is no part of the file
     left = _HOLDS_NONE.sub(" ", _REFERENCE.sub(_nothing, _LONG_RUN.sub(r"\1", text[:_MOST])))
+    # The redactor knows `--name=value`, so `--name value` is written that way for it.
     masked = redactor.text(_OPTION.sub(lambda option: f"--{option[1]}=", left))
-    if masked.count(MASK) == left.count(MASK):
+    if masked.count(MASK) == left.count(MASK):  # the text may have the mask in it already
         return ""
     named = re.search(_BEFORE + re.escape(MASK), masked)
     return named[1].lstrip("-") if named and named[1] != MASK.strip("[]") else "what looks like a key"
@@ -99,5 +100,6 @@ def _by_name(key: str, value: Value) -> bool:
         return False
     from seatrial.events.redact import is_secret_name
 
+    # Switches, numbers, paths and names of images or Secrets are no secrets.
     plain = re.fullmatch(r"(?i)true|false|[\d.]*|/.*|[a-z0-9.-]+/[a-z0-9./-]+", value.raw)
     return is_secret_name(own) and len(value.raw) >= _SHORT and not plain and not re.search("(?i)name|ref$|arn", own)

@@ -93,11 +93,12 @@ def _own_services(cluster: RayClusterSpec) -> Iterator[Hit]:
 
 def _by_ingress(cluster: RayClusterSpec, ingress: Value) -> Iterator[Hit]:
     notes, spec = _annotations(ingress), ingress["spec"]
-    alb = "alb" in spec["ingressClassName"].raw + notes.get("kubernetes.io/ingress.class", "")  # internal by default
+    # The AWS controller makes an internal load balancer unless `scheme` says another.
+    alb = "alb" in spec["ingressClassName"].raw + notes.get("kubernetes.io/ingress.class", "")
     paths = [path["backend"] for entry in spec["rules"] for path in entry.at("http", "paths")]
     for backend in (spec["defaultBackend"], *paths):
         name, port = backend.at("service", "name"), backend.at("service", "port")
-        port = port["number"] or port["name"]
+        port = port["number"] or port["name"]  # Kubernetes takes one of the two
         if _leads(name.raw, port, cluster):
             yield from _open(port, f"an Ingress to {name.raw}:{port.raw}", notes, alb)
 
@@ -117,6 +118,7 @@ def _leads(service: str, port: Value, cluster: RayClusterSpec) -> bool:
     """Whether a backend is this cluster's head; a name such as `dashboard` alone may be anyone's."""
     head = service.endswith("-head-svc")
     own = head and service.startswith(cluster.manifest.metadata["name"].raw)
+    # Behind a service of another name only Ray's own numbers are a sign.
     return (own and port.raw in _RAY_PORTS) or (not head and port.raw in _RAY_PORTS[:2])
 
 
@@ -129,6 +131,7 @@ def _open(value: Value, seen: str, notes: dict[str, str], inside: bool = False) 
     if any(_guards(key, text) for key, text in notes.items()):
         return
     scheme = [text for key, text in notes.items() if key.endswith(_INTERNAL)]
+    # What the annotation says counts before the kind's own default.
     inside = any(text.lower() in ("true", "internal") for text in scheme) or (inside and not scheme)
     where = ", inside the VPC" if inside else ""
     severity: Severity | None = "warning" if inside else None
@@ -173,7 +176,7 @@ def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     known = image(cluster.head.image.raw)
     value = cluster.head.image if known is not None and known.ray else cluster.ray_version
     here = known.ray if known is not None and known.ray else value.require_known()
-    for below, cve in _CVES:
+    for below, cve in _CVES:  # from the oldest release: the first that matches names all of them
         if (version(here) or below) < below:
             yield Hit(value, f"Ray {here}: {cve}", "2.54 or later")
             return
@@ -181,11 +184,7 @@ def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
 
 def _variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
     """Every variable with a literal value, of all containers that the resource describes."""
-    pods = [
-        *(manifest.cluster.groups if manifest.cluster else []),
-        *([manifest.submitter] if manifest.submitter else []),
-    ]
-    for pod in pods:
+    for pod in manifest.pods:
         for section in ("containers", "initContainers"):
             for container in pod.spec[section]:
                 for entry in container["env"]:
@@ -209,7 +208,7 @@ def secret_in_env(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         text = value.raw
         if name in _AWS or not _secret(name) or _KUBERNETES_REFERENCE.fullmatch(text):
             continue
-        if value.unknown:
+        if value.unknown:  # what fills it in writes it into the resource, secret or not
             yield Hit(value, f"what replaces {name}'s {placeholder(text)} stands there as text", "secretKeyRef", "info")
         elif text.lower() not in _NO_SECRET and not _SWITCH.fullmatch(text) and not text.startswith("/"):
             yield Hit(value, f"{name} has a literal value of {len(text)} characters", "secretKeyRef")

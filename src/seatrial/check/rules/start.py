@@ -50,16 +50,13 @@ def option_unknown(group: RayGroup, _: Facts) -> Iterator[Hit]:
     and the pod starts again and again.
     """
     for name, value in group.params.items():
-        if (
-            name in table()["options"]
-            or name in _OF_KUBERAY
-            or not value.scalar
-            or _drops(name, value)
-            or placeholder(name)
-        ):
+        if name in table()["options"] or name in _OF_KUBERAY:
+            continue
+        if not value.scalar or _drops(name, value) or placeholder(name):  # never reaches the command line as it stands
             continue
         close = get_close_matches(name.replace("_", "-").lower(), table()["options"], n=1)
         expected = close[0] if close else f"an option of Ray {table()['ray']}"
+        # A Ray that no table has may know the option.
         other = name in table()["formerly"] or _another(group)
         severity: Severity | None = "warning" if other else None
         yield Hit(value, f"`ray start` has no --{clean(name)}", expected, severity)
@@ -94,7 +91,8 @@ def option_value(group: RayGroup, _: Facts) -> Iterator[Hit]:
         if kind is None or name in _OF_KUBERAY or not value.scalar or value.unknown or _drops(name, value):
             continue
         words = _words(value.raw)
-        if words is not None and (expected := _wrong(kind, words, name)):
+        expected = _wrong(kind, words, name) if words is not None else ""
+        if expected:
             seen = f"{name} {clean(value.raw, 40) or 'is empty'}"
             yield Hit(value, seen, expected + _instead(kind, value))
 

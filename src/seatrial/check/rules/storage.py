@@ -8,14 +8,16 @@ from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, Mount, RayClusterSpec, RayGroup
 from seatrial.check.reading import placeholder
-from seatrial.check.rule import DLC_EKS, K8S_DOCS, KUBERAY, Facts, Hit, rule
+from seatrial.check.rule import DLC_EKS, K8S_DOCS, KUBERAY, Facts, Hit, Severity, rule
 from seatrial.check.values import CannotTell, Value, plain
 
 _RAY_STORAGE = "https://docs.ray.io/en/latest/train/user-guides/persistent-storage.html"
+# Kinds of volumes that several pods can have without a claim, and kinds that each pod has for itself.
 _SHARED = ("nfs", "csi", "cephfs", "glusterfs", "azureFile", "quobyte")
 _OF_THE_POD = ("emptyDir", "configMap", "secret", "projected", "downwardAPI")
 _NO_STORAGE = ("secrets-store.csi.k8s.io", "csi.cert-manager.io", "csi.spiffe.io")  # drivers of keys and certificates
 _BLOCK = ("ebs", "gp2", "gp3", "io1", "io2")  # parts of names of storage classes of disks
+# Folders that differ from node to node; any other hostPath may be a file system that every node mounts.
 _OF_THE_NODE = ("/dev", "/sys", "/proc", "/run", "/var/run", "/etc", "/lib", "/usr")
 _AWS_IDENTITY = re.compile("AWS_(ACCESS_KEY|ROLE_ARN|WEB_IDENTITY|PROFILE|SHARED_CREDENTIALS|CONTAINER_CREDENTIALS)")
 
@@ -27,11 +29,12 @@ def below(path: str, folders: tuple[str, ...]) -> bool:
 
 def identity(mount: Mount) -> tuple[str, str] | None:
     """What pods that mount the same share: a claim, an export, a CSI volume. None for a pod's or a node's own."""
-    if mount.claim.raw:
+    if mount.claim.raw:  # as it stands: two equal placeholders become the same claim
         return "claim", mount.claim.raw
     for kind in _SHARED:
         volume = mount.volume[kind]
         if volume and volume["driver"].raw not in _NO_STORAGE:
+            # An inline volume has no name of its own: the same export or handle, field by field, is the same storage.
             return kind, json.dumps(plain(volume), sort_keys=True)
     return None
 
@@ -45,8 +48,9 @@ def _maybe_shared(mount: Mount) -> tuple[str, str] | None:
 def settled(*groups: RayGroup, paths_only: bool = False) -> None:
     """Raises CannotTell if mounts of the groups, or volumes that may be shared, have placeholders."""
     for group in groups:
-        volumes = [v for v in group.spec["volumes"] if not paths_only and not any(v[kind] for kind in _OF_THE_POD)]
-        for value in (*volumes, *group.container["volumeMounts"]):
+        # A placeholder in an emptyDir, such as its size, cannot turn it into shared storage.
+        shareable = [volume for volume in group.spec["volumes"] if not any(volume[kind] for kind in _OF_THE_POD)]
+        for value in (*([] if paths_only else shareable), *group.container["volumeMounts"]):
             if found := placeholder(json.dumps(plain(value))):
                 raise CannotTell(f"{value.field} has {found}", value)
 
@@ -74,11 +78,11 @@ def no_shared_storage(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     storage`. Without a shared volume only cloud storage such as s3:// will do.
     """
     training = [] if facts.asked else cluster.gang  # with a trial, storage-path-local knows the path
-    common = {_maybe_shared(mount) for mount in cluster.head.mounts} - {None}
+    common = {_maybe_shared(mount) for mount in cluster.head.mounts} - {None}  # None: the pod's own
     for group in training:
         common &= {_maybe_shared(mount) for mount in group.mounts}
     if not common and any(group.pods > 0 for group in training):
-        settled(cluster.head, *training)
+        settled(cluster.head, *training)  # only now: where something is surely shared, placeholders do not matter
         seen = f"no volume is mounted on the head and on {titles(training)}"
         yield Hit(training[0].container["volumeMounts"], seen, "one volume on head and workers, or s3:// storage")
 
@@ -96,9 +100,14 @@ def storage_path_local(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Each pod has a folder of that name for itself: Ray Train fails with `Unable to set up cluster storage`, or
     checkpoints go with their pods.
     """
-    path, training = _folder(facts), cluster.gang
-    groups = (cluster.head, *training) if path and training else ()
-    local = [g for g in groups if not ((mount := g.holding(path)) and _maybe_shared(mount))]
+    path = _folder(facts)
+    if not path or not cluster.gang:
+        return
+    local = []
+    for group in (cluster.head, *cluster.gang):
+        mount = group.holding(path)
+        if mount is None or _maybe_shared(mount) is None:
+            local.append(group)
     if local:
         settled(*local)
         seen = f"{path} lies in no shared volume on the {titles(local)}"
@@ -117,12 +126,17 @@ def storage_mount_differs(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit
     """The driver looks for checkpoints where the workers did not write them."""
     path = _folder(facts)
     for group in cluster.gang:
-        yield from _moved(cluster.head, group) if facts.asked is None else _differs_at(cluster.head, group, path)
+        if facts.asked is None:
+            yield from _moved(cluster.head, group)
+        else:  # the trial says which path counts; other mounts may differ as they like
+            yield from _differs_at(cluster.head, group, path)
 
 
 def _differs_at(head: RayGroup, group: RayGroup, path: str) -> Iterator[Hit]:
     one, other = head.holding(path), group.holding(path)
-    if one and other and identity(one) and identity(other) and _at(one, path) != _at(other, path):
+    if not one or not other or not identity(one) or not identity(other):
+        return  # `storage-path-local` says it
+    if _at(one, path) != _at(other, path):
         settled(head, group)
         here, there = (f"{_name(mount)}:/{_at(mount, path)[1]}" for mount in (one, other))
         seen = f"{path} is {here} on the head, {there} on the {group.title}"
@@ -132,7 +146,12 @@ def _differs_at(head: RayGroup, group: RayGroup, path: str) -> Iterator[Hit]:
 def _moved(head: RayGroup, group: RayGroup) -> Iterator[Hit]:
     """Without a trial: one volume at two paths, or one path with two volumes."""
     at_head = {identity(mount): mount for mount in head.mounts}
-    right = {identity(m) for m in group.mounts if (t := head.holding(m.path)) and _at(t, m.path) == _at(m, m.path)}
+    # A volume that the head has in the same folder is right, however often the group mounts it besides.
+    right = set()
+    for mount in group.mounts:
+        there = head.holding(mount.path)
+        if there and _at(there, mount.path) == _at(mount, mount.path):
+            right.add(identity(mount))
     for mount in group.mounts:
         if identity(mount) is None or identity(mount) in right:
             continue
@@ -149,15 +168,18 @@ def _name(mount: Mount) -> str:
     return f"claim {mount.claim.raw}" if mount.claim.raw else f"volume {mount.value['name'].raw}"
 
 
-def _at(mount: Mount, path: str) -> tuple[object, str]:  # the volume, and the folder in it
+def _at(mount: Mount, path: str) -> tuple[object, str]:
+    """Where a path below a mount lies: the volume, and the folder in the volume."""
     return identity(mount), f"{mount.value['subPath'].raw}{path.removeprefix(mount.path)}".strip("/")
 
 
 def _document(mount: Mount, manifest: Manifest, facts: Facts) -> Value | None:
     """The claim itself, where the input has it."""
     namespace, name = manifest.metadata["namespace"].raw, mount.claim.raw
+    # A claim without a namespace is applied into the one of `kubectl apply`, which may be this resource's.
     if exact := facts.claims.get((namespace, name)) or facts.claims.get(("", name)):
         return exact
+    # A resource without a namespace lands in any: the claim is the only one of its name, or it is not known which.
     others = [claim for (_, known), claim in facts.claims.items() if known == name]
     return others[0] if name and not namespace and len(others) == 1 else None
 
@@ -174,16 +196,19 @@ def pvc_rwo(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """A ReadWriteOnce volume is attached to one node, a ReadWriteOncePod one to one pod: the others stay Pending with
     `Multi-Attach error`.
     """
-    for name, mount in {mount.claim.raw: mount for group in cluster.groups for mount in group.mounts}.items():
+    by_claim = {mount.claim.raw: mount for group in cluster.groups for mount in group.mounts}
+    for name, mount in by_claim.items():
         claim = _document(mount, cluster.manifest, facts)
-        if not claim or not (modes := _modes(claim)) or modes & {"ReadWriteMany", "ReadOnlyMany"}:
+        modes = _modes(claim) if claim else set()
+        if not claim or not modes or modes & {"ReadWriteMany", "ReadOnlyMany"}:
             continue
         pods = sum(group.pods for group in cluster.groups if any(m.claim.raw == name for m in group.mounts))
         if pods > 1:
+            # A disk is on one node only; a driver of files may serve ReadWriteOnce to many, and pods may share a node.
             disk = any(part in claim.at("spec", "storageClassName").raw for part in _BLOCK)
-            severity = None if disk or modes == {"ReadWriteOncePod"} else "warning"
+            severity: Severity | None = None if disk or modes == {"ReadWriteOncePod"} else "warning"
             seen = f"{pods} pods use claim {name}, which is {', '.join(sorted(modes))}"
-            yield Hit(mount.claim, seen, "ReadWriteMany", severity)  # type: ignore[arg-type]
+            yield Hit(mount.claim, seen, "ReadWriteMany", severity)
 
 
 def _modes(claim: Value) -> set[str]:
@@ -201,10 +226,13 @@ def _modes(claim: Value) -> set[str]:
 )
 def pvc_readonly(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Checkpoints cannot be written."""
-    path, training = _folder(facts), cluster.gang
-    for group in (cluster.head, *training) if path and training else ():
-        if not (mount := group.holding(path)):
-            continue
+    path = _folder(facts)
+    if not path or not cluster.gang:
+        return
+    for group in (cluster.head, *cluster.gang):
+        mount = group.holding(path)
+        if mount is None:
+            continue  # `storage-path-local` says it
         claim = _document(mount, cluster.manifest, facts)
         if mount.read_only or mount.volume.at("persistentVolumeClaim", "readOnly").known_flag():
             yield Hit(mount.value, f"{path} is read-only on the {group.title}", "a mount that can be written")
@@ -239,6 +267,7 @@ def _driver(mount: Mount, manifest: Manifest, facts: Facts) -> str:
     claim = _document(mount, manifest, facts)
     bound = claim.at("spec", "volumeName").raw if claim else ""
     for other in manifest.others:
+        # Claim and volume are bound from either side; one of the two has to say so.
         named = other.at("metadata", "name").raw == bound or other.at("spec", "claimRef", "name").raw == mount.claim.raw
         if other["kind"].raw == "PersistentVolume" and mount.claim.raw and named:
             return other.at("spec", "csi", "driver").raw
@@ -260,11 +289,13 @@ def s3_no_identity(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     asked = facts.asked is not None and facts.asked.storage_path.startswith("s3://") and not cluster.manifest.is_service
     values = (entry["value"].raw for group in cluster.groups for entry in group.env.values())
     used = asked or any(value.startswith("s3://") for value in values)
-    if used and (without := [group for group in cluster.groups if not _has_identity(group)]):
+    # What an s3:// in a variable is for is not known; the trial's storage path is written by every worker.
+    without = [group for group in cluster.groups if not _has_identity(group)] if used else []
+    if without:
         seen = f"s3:// is used, no serviceAccountName on the {titles(without)}"
         yield Hit(without[0].spec["serviceAccountName"], seen, "one with a role", None if asked else "info")
 
 
 def _has_identity(group: RayGroup) -> bool:
-    account = group.spec["serviceAccountName"] or group.spec["serviceAccount"]
+    account = group.spec["serviceAccountName"] or group.spec["serviceAccount"]  # the field's old name still works
     return bool(account or group.container["envFrom"]) or any(_AWS_IDENTITY.match(name) for name in group.env)

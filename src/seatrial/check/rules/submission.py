@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.rule import JOB_GO, K8S_DOCS, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
+from seatrial.check.rule import JOB_GO, K8S_DOCS, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.shell import own_command
 from seatrial.hardware.images import dlc_repository
 
@@ -64,7 +64,7 @@ def sidecar_limits(manifest: Manifest, _: Facts) -> Iterator[Hit]:
             yield Hit(manifest.spec[key], f"{key} beside SidecarMode", "no such field")
     policy = manifest.cluster.head.spec["restartPolicy"] if manifest.cluster else None
     if policy and policy.require_known() != "Never":
-        yield Hit(policy, f"saw {policy.require_known()}", "Never")
+        yield Hit(policy, f"saw {policy.raw}", "Never")
 
 
 @rule(
@@ -83,7 +83,7 @@ def interactive(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
         return
     limit = manifest.spec["backoffLimit"]
     if limit and (limit.known_integer() or 0) > 0 and facts.since_kuberay(1, 4):
-        yield Hit(limit, f"backoffLimit {limit.require_known()} in InteractiveMode", "0", "error")
+        yield Hit(limit, f"backoffLimit {limit.raw} in InteractiveMode", "0", "error")
     if not manifest.spec["jobId"]:
         yield Hit(manifest.spec["submissionMode"], "InteractiveMode without jobId", "someone who submits the job")
 
@@ -101,12 +101,10 @@ def submitter_restart(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     Always.
     """
     if not manifest.submitter or manifest.submission_mode != "K8sJobMode":
-        return
+        return  # KubeRay's own submitter has Never; the other modes start no Kubernetes Job
     policy = manifest.submitter.spec["restartPolicy"]
     if policy.require_known() not in ("Never", "OnFailure"):
-        yield Hit(
-            policy, f"saw {policy.require_known()}" if policy.require_known() else "not set, which is Always", "Never"
-        )
+        yield Hit(policy, f"saw {policy.raw}" if policy.raw else "not set, which is Always", "Never")
 
 
 @rule(
@@ -124,8 +122,9 @@ def submitter_command(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     container = manifest.submitter.container
     command = " ".join(part.raw for key in ("command", "args") for part in container[key])
     if "RAY_JOB_SUBMISSION_ID" not in command:  # KubeRay's own light submitter reads it by itself
-        severity = None if re.search(r"\bjob\s+submit\b", command) else "info"
-        yield Hit(container["command"], "a command without RAY_JOB_SUBMISSION_ID", "no command", severity)  # type: ignore[arg-type]
+        # A script may submit with the id all the same; a `job submit` in plain sight does not.
+        severity: Severity | None = None if re.search(r"\bjob\s+submit\b", command) else "info"
+        yield Hit(container["command"], "a command without RAY_JOB_SUBMISSION_ID", "no command", severity)
 
 
 @rule(
@@ -144,7 +143,7 @@ def submitter_placement(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         return
     submitter, head = manifest.submitter, manifest.cluster.head
     if submitter and (submitter.pinned or submitter.spec["tolerations"]):
-        return
+        return  # somebody thought of its place
     image = submitter.image if submitter else head.image
     value = submitter.spec if submitter else manifest.spec["submitterPodTemplate"]
     large = dlc_repository(image.raw) and head.pinned  # a training image, and nodes that differ
@@ -164,7 +163,7 @@ def submitter_image(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """`ray job submit` of one version talks to the job server of another, which need not work."""
     submitter, cluster = manifest.submitter, manifest.cluster
     if not submitter or not cluster or submitter.image.raw == cluster.head.image.raw:
-        return
+        return  # equal as written, be it as a placeholder; KubeRay's own submitter has the head's image
     one, other = facts.image(submitter.image).ray, facts.image(cluster.head.image).ray
     if one and other and one != other:
         yield Hit(submitter.image, f"Ray {one}, the head has {other}", f"Ray {other}")
