@@ -29,6 +29,17 @@ def containers(pod: PodTemplate) -> list[Value]:
     return [container for section in _CONTAINERS for container in pod.spec[section]]
 
 
+def literal_variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
+    """Every variable with a literal value, of all containers that the resource describes."""
+    for pod in manifest.pods:
+        for container in containers(pod):
+            for entry in container["env"]:
+                if entry["value"].scalar:
+                    yield entry["name"].raw, entry["value"]
+    if manifest.cluster:
+        yield "redisPassword", manifest.cluster.value.at("gcsFaultToleranceOptions", "redisPassword", "value")
+
+
 @rule(
     "duplicate-entry",
     "error",

@@ -1,4 +1,4 @@
-"""Who can reach the cluster, what stands in the file that should not, and what the pods may do to their nodes."""
+"""Who can reach the cluster, whose code it runs, and what the pods may do to their nodes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,15 @@ from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import version
-from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, K8S_DOCS, Facts, Hit, Severity, rule
+from seatrial.check.rules.pods import literal_variables
 from seatrial.check.values import Value
 from seatrial.hardware.images import image
 
 _RAY_SECURITY = "https://docs.ray.io/en/latest/ray-security/index.html"
 _TOKEN_AUTH = "https://docs.ray.io/en/latest/ray-security/token-auth.html"
 _STANDARDS = f"{K8S_DOCS}/concepts/security/pod-security-standards/"
-_SECRETS = f"{K8S_DOCS}/concepts/configuration/secret/"
 _CVES = (((2, 52), "CVE-2025-62593, CVE-2026-27482"), ((2, 54), "CVE-2026-27482"))
-_AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_SECRET = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:API|ACCESS|SECRET|PRIVATE|SIGNING|ENCRYPTION|AUTH|ACCOUNT|STORAGE)_?KEY)$",
-    re.IGNORECASE,
-)
-_TEXT_TOKEN = re.compile(r"(?:PAD|EOS|BOS|UNK|MASK|STOP|SEP|CLS|NEXT|IMAGE)_TOKEN$", re.IGNORECASE)  # of a tokenizer
-# Words that stand where a client wants some key and the server does not look at it, and switches.
-_NO_SECRET = {"", "empty", "none", "null", "dummy", "fake", "test", "unused", "not-needed", "no", "yes", "on", "off"}
-_SWITCH = re.compile(r"(?i)true|false|[0-9]{1,3}")
 _TRUST = re.compile(r"trust[_-]remote[_-]code(?!\s*[=:]\s*[\"']?(?:false|0))", re.IGNORECASE)
 _INTERNAL = ("load-balancer-internal", "load-balancer-scheme", "load-balancer-type", "alb.ingress.kubernetes.io/scheme")
 _RAY_PORTS = ("8265", "10001", "dashboard", "client")
@@ -46,7 +36,6 @@ _GUARDS = (
     "allow-list",
 )
 _ALB_LOGIN = "alb.ingress.kubernetes.io/auth-type"
-_KUBERNETES_REFERENCE = re.compile(r"\$\([A-Za-z_]\w*\)")  # filled in by the kubelet from another variable
 
 
 @rule(
@@ -182,62 +171,6 @@ def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
             return
 
 
-def _variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
-    """Every variable with a literal value, of all containers that the resource describes."""
-    for pod in manifest.pods:
-        for section in ("containers", "initContainers"):
-            for container in pod.spec[section]:
-                for entry in container["env"]:
-                    if entry["value"].scalar:
-                        yield entry["name"].raw, entry["value"]
-    if manifest.cluster:
-        yield "redisPassword", manifest.cluster.value.at("gcsFaultToleranceOptions", "redisPassword", "value")
-
-
-@rule(
-    "secret-in-plain-env",
-    "warning",
-    "manifest",
-    title="a secret as plain text",
-    fix="put it in a Secret and use valueFrom.secretKeyRef",
-    source=_SECRETS,
-)
-def secret_in_env(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It stands in the file, in etcd and in the resource, for everyone who may read one of them."""
-    for name, value in _variables(manifest):
-        text = value.raw
-        if name in _AWS or not _secret(name) or _KUBERNETES_REFERENCE.fullmatch(text):
-            continue
-        if value.unknown:  # what fills it in writes it into the resource, secret or not
-            yield Hit(value, f"what replaces {name}'s {placeholder(text)} stands there as text", "secretKeyRef", "info")
-        elif text.lower() not in _NO_SECRET and not _SWITCH.fullmatch(text) and not text.startswith("/"):
-            yield Hit(value, f"{name} has a literal value of {len(text)} characters", "secretKeyRef")
-
-
-def _secret(name: str) -> bool:
-    return name == "redisPassword" or bool(_SECRET.search(name) and not _TEXT_TOKEN.search(name))
-
-
-@rule(
-    "aws-keys-in-env",
-    "error",
-    "manifest",
-    title="AWS keys as plain text",
-    fix="give the service account a role by EKS Pod Identity or IRSA",
-    source="https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html",
-)
-def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """Long-lived keys leak with the file; temporary ones expire in the middle of a run."""
-    for name, value in _variables(manifest):
-        if name not in _AWS or not value.raw or _KUBERNETES_REFERENCE.fullmatch(value.raw):
-            continue
-        if value.unknown:
-            seen = f"what replaces {name}'s {placeholder(value.raw)} stands there as text"
-            yield Hit(value, seen, "a role instead of keys", "warning")
-        else:
-            yield Hit(value, f"{name} has a literal value", "a role instead of keys")
-
-
 @rule(
     "privileged",
     "warning",
@@ -267,7 +200,7 @@ def privileged(group: RayGroup, _: Facts) -> Iterator[Hit]:
 )
 def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """trust_remote_code runs Python that comes with the model: whatever its branch holds on that day."""
-    for name, value in _variables(manifest):
+    for name, value in literal_variables(manifest):
         if _TRUST.search(name) and value.raw.lower() in ("1", "true", "yes"):
             yield Hit(value, f"{name} is {value.raw}", "a pinned revision")
     places = [manifest.spec["entrypoint"], manifest.spec["serveConfigV2"]]
