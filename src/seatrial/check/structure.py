@@ -31,8 +31,7 @@ _reports = partial(found_elsewhere, severity="error", on="manifest", source=f"{S
 _reports(
     "unknown-field",
     title="a field that the resource does not have",
-    why="kubectl's strict validation refuses it; other clients drop it without a word, and what it was meant to do "
-    "does not happen.",
+    why="kubectl's strict validation refuses it. Other clients drop it without a word, and it has no effect.",
     fix="remove or rename it",
 )
 _reports(
@@ -50,7 +49,7 @@ _reports(
 )
 _reports(
     "type-not-int",
-    title="something else where a number belongs",
+    title="a value that is no number where a number belongs",
     why="The API server refuses the resource.",
     fix="write the number without quotes",
 )
@@ -62,7 +61,7 @@ _reports(
 )
 _reports(
     "enum-mismatch",
-    title="a word that the field does not know",
+    title="a word that the field does not take",
     why="The API server refuses the resource, or every pod that KubeRay makes of it.",
     fix="use one of the known words",
 )

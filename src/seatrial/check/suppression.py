@@ -71,7 +71,8 @@ found_elsewhere(
     "warning",
     "manifest",
     title="seatrial.io/ignore without a reason",
-    why="The next reader cannot know whether it still does not matter. Without a reason nothing is set aside.",
+    why="The next reader needs the reason to judge whether the finding still does not matter. Without one nothing is "
+    "set aside.",
     fix='write "rule-id: the reason"',
     source="https://github.com/seatrial/seatrial/blob/main/docs/rules.md",
 )

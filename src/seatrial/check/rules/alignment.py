@@ -98,7 +98,7 @@ def efa_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     needs=("instance",),
 )
 def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA."""
+    """Without the device NCCL uses TCP, slowly and without an error, even where the image selects EFA."""
     groups = [group for group in cluster.workers if nvidia(group)]
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
         return
@@ -122,7 +122,7 @@ def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     needs=("instance",),
 )
 def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """With all GPUs taken, the rest of the bandwidth cannot be used by anyone else."""
+    """A pod that takes all GPUs of a node leaves the rest of the EFA interfaces to nobody: their bandwidth is lost."""
     efa, gpus = group.limit(_EFA), group.limit("nvidia.com/gpu")
     if not efa or not gpus or not group.instance_types:
         return
@@ -141,7 +141,7 @@ def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
 )
 def efa_twice(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Both would hand out the same interfaces."""
+    """The device plugin and the resource claim would hand out the same interfaces."""
     claims = [
         claim
         for claim in group.spec["resourceClaims"]
@@ -161,8 +161,8 @@ def efa_twice(group: RayGroup, _: Facts) -> Iterator[Hit]:
     needs=("instance",),
 )
 def exceeds_allocatable(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance
-    type.
+    """The kubelet and the system keep a part of each node, so no node has room: the pod stays Pending, and Karpenter
+    finds no instance type.
     """
     for key, unit in (("cpu", Fraction(1, 1000)), ("memory", Fraction(1 << 20))):
         asked = group.asked(key)
@@ -203,7 +203,7 @@ def _autoscaler(group: RayGroup, key: str) -> Fraction:
     needs=("instance",),
 )
 def gpu_underfill(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """The rest of a node's GPUs is paid for; two workers on one node share its EFA interface."""
+    """GPUs that no pod asks for are paid for and idle. Two workers on one node share its EFA interface."""
     limit = group.limit("nvidia.com/gpu")
     if not limit or not group.instance_types:
         return
@@ -274,7 +274,7 @@ def cpu_world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     needs=("trial",),
 )
 def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever."""
+    """entrypointNumGpus reserves the GPU for the driver. The workers no longer fit, and the trainer waits for ever."""
     taken = manifest.spec["entrypointNumGpus"]
     if not taken or not manifest.cluster or not (taken.known_quantity() or 0):
         return

@@ -62,8 +62,8 @@ def _amounts(group: RayGroup) -> Iterator[Value]:
     source=_CRDS,
 )
 def api_v1alpha1(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It is not the stored version and lacks newer fields (submissionMode, backoffLimit, authOptions, resources …),
-    which are refused or dropped.
+    """It is not the stored version, and it lacks newer fields (submissionMode, backoffLimit, authOptions, resources …):
+    the API server refuses or drops them.
     """
     if manifest.api_version == "ray.io/v1alpha1":
         yield Hit(manifest.root["apiVersion"], "saw ray.io/v1alpha1", "ray.io/v1")
@@ -79,7 +79,7 @@ def api_v1alpha1(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def field_newer(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """An older CRD refuses it or drops it without a word; Helm does not upgrade CRDs."""
+    """An older CRD refuses the field or drops it without a word. Helm does not upgrade CRDs."""
     if manifest.api_version != "ray.io/v1":
         return  # `api-v1alpha1` says it, and that version's CRD is another
     here = version(facts.kuberay)
@@ -114,13 +114,13 @@ def name_too_long(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "name-not-dns1035",
     "error",
     "manifest",
-    title="a name that cannot be a service's",
+    title="a name that no Kubernetes service can have",
     fix="use lower case letters, digits and dashes",
     source=VALIDATION_GO,
 )
 def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay makes a service of that name: lower case letters, digits and dashes, starting with a letter. It refuses
-    others and nothing starts.
+    """KubeRay makes a service of that name: lower case letters, digits and dashes, starting with a letter. KubeRay
+    refuses other names, and nothing starts.
     """
     name = manifest.metadata["name"]
     if name.require_known() and not _DNS1035.fullmatch(name.require_known()):
@@ -136,7 +136,7 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/425",
 )
 def pod_name_truncated(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay cuts the prefix of pod names at 50 characters; pods of two groups can look alike."""
+    """KubeRay cuts the prefix of pod names at 50 characters: pods of two groups can look alike."""
     cluster, name = group.cluster.manifest.metadata["name"].require_known(), group.value["groupName"]
     if len(cluster) + 1 + len(name.require_known()) > 50:
         yield Hit(
@@ -169,8 +169,8 @@ def generate_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=f"{SOURCE}/pkg/webhooks/v1/raycluster_webhook.go",
 )
 def group_name_duplicate(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay tells pods of groups apart by that name; with its webhook off, as it is by default, nothing refuses this
-    and each group counts the other's pods.
+    """KubeRay finds the pods of a group by its name, so two groups of one name count each other's pods. Only KubeRay's
+    webhook would refuse it, and the webhook is off by default.
     """
     seen: set[str] = set()
     for group in cluster.workers:
@@ -184,13 +184,13 @@ def group_name_duplicate(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     "group-name-reserved",
     "error",
     "worker",
-    title="a worker group named as KubeRay names the head",
+    title="a worker group with the name that KubeRay gives the head",
     fix="rename the group",
     source=f"{SOURCE}/controllers/ray/utils/constant.go",
 )
 def group_name_reserved(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """`headgroup` is the head's own group label: KubeRay would take the head for one of the group's pods. Under Kueue
-    `head` is the head's pod set.
+    """`headgroup` is the label of the head's own group: KubeRay would count the head as a pod of this group. Under
+    Kueue `head` is the name of the head's pod set.
     """
     name, kueue = group.value["groupName"], bool(group.cluster.manifest.kueue)
     if name.require_known() == "headgroup" or (kueue and name.require_known() == "head"):

@@ -32,8 +32,8 @@ def _count(group: RayGroup, key: str) -> int | None:
     source=_AUTOSCALING,
 )
 def autoscaled_gang(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """A trainer needs all its workers at once: the autoscaler brings them one by one, part of them hold GPUs meanwhile,
-    and idle ones go between two stages.
+    """A trainer needs all its workers at once. The autoscaler starts them one by one, so the first ones hold GPUs while
+    they wait, and it removes idle ones between two stages.
     """
     if group not in group.cluster.gang or not group.cluster.autoscaling:
         return
@@ -48,12 +48,14 @@ def autoscaled_gang(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     "autoscaler-version-unset",
     "info",
     "cluster",
-    title="which autoscaler is left to Ray",
+    title="no autoscaler version, so Ray chooses",
     fix="set autoscalerOptions.version: v2",
     source=_TYPES_GO,
 )
 def autoscaler_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """Ray uses v2 from 2.47 on; KubeRay sets restartPolicy and variables for v2 only where the manifest says so."""
+    """Ray uses v2 from 2.47 on. KubeRay sets restartPolicy and variables for v2 only where autoscalerOptions.version
+    says v2.
+    """
     chosen = cluster.value.at("autoscalerOptions", "version")
     if chosen or not cluster.autoscaling:
         return
@@ -70,7 +72,9 @@ def autoscaler_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
 )
 def autoscaler_restart(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """With v2 KubeRay refuses the cluster, else it warns: a Ray node that the autoscaler ended is not to come back."""
+    """A Ray node that the autoscaler has ended must stay away, and the kubelet would start it again. With v2 KubeRay
+    refuses the cluster, otherwise it warns.
+    """
     if not cluster.autoscaling:
         return
     second = cluster.value.at("autoscalerOptions", "version").require_known() == "v2"
@@ -84,13 +88,13 @@ def autoscaler_restart(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     "autoscaler-no-limits",
     "error",
     "cluster",
-    title="a group whose CPUs the autoscaler cannot tell",
+    title="a group without a number of CPUs for the autoscaler",
     fix="set limits.cpu, or num-cpus in rayStartParams",
     source=f"{KUBERAY}/issues/2612",
 )
 def autoscaler_limits(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """It ends with `Autoscaler failed to detect CPU resources`, and the head's pod goes into CrashLoopBackOff. Ray up
-    to 2.40 reads limits only.
+    """The autoscaler ends with `Autoscaler failed to detect CPU resources`, and the head's pod goes into
+    CrashLoopBackOff. Ray up to 2.40 reads limits only.
     """
     for group in cluster.groups if cluster.autoscaling else ():
         told = group.limit("cpu") or cpus_told(group)
@@ -110,8 +114,8 @@ def autoscaler_limits(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/2322",
 )
 def autoscaler_account(head: RayGroup, _: Facts) -> Iterator[Hit]:
-    """A head without serviceAccountName runs as one that KubeRay makes and names after the cluster: without the role
-    that the workers' account has.
+    """A head without serviceAccountName runs under an account that KubeRay makes and names after the cluster. That
+    account lacks the role of the workers' account.
     """
     own = head.spec["serviceAccountName"]
     # That workers have an account shows that pods of this job need one.
@@ -153,9 +157,9 @@ def suspend_autoscaler(group: RayGroup, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def autoscaler_env(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """KubeRay refuses RAY_enable_autoscaler_v2 on the head beside autoscalerOptions.version (since 1.4) and with the
-    autoscaler off (since 1.5), and KUBERAY_GEN_AUTOSCALER_START_CMD, which is its own, in autoscalerOptions.env (since
-    1.7).
+    """KubeRay refuses RAY_enable_autoscaler_v2 on the head beside autoscalerOptions.version (since 1.4), and where the
+    autoscaler is off (since 1.5). It sets KUBERAY_GEN_AUTOSCALER_START_CMD itself, and refuses it in
+    autoscalerOptions.env (since 1.7).
     """
     options, variable = cluster.value["autoscalerOptions"], entry(cluster.head.container["env"], _V2)
     own = entry(options["env"], _START)
@@ -180,7 +184,7 @@ def autoscaler_env(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def idle_timeout(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """A group's idleTimeoutSeconds needs autoscaler v2, and none may be negative (since 1.6)."""
+    """KubeRay refuses a group's idleTimeoutSeconds without autoscaler v2, and a negative one anywhere (since 1.6)."""
     if not facts.since_kuberay(1, 6):
         return
     timeouts = [group.value["idleTimeoutSeconds"] for group in cluster.workers if group.value["idleTimeoutSeconds"]]
@@ -193,14 +197,14 @@ def idle_timeout(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     "priority-without-v2",
     "error",
     "worker",
-    title="a group's priority that nothing reads",
+    title="a group's priority without autoscaler v2",
     fix="leave priority out, or set autoscalerOptions.version: v2 and a newer rayVersion",
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
 def priority(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """KubeRay refuses a priority other than 0 without autoscaler v2, or with rayVersion missing or below 2.56.0 (since
-    1.7).
+    """KubeRay refuses a priority other than 0 where the autoscaler is not v2, and where rayVersion is missing or below
+    2.56.0 (since 1.7).
     """
     given = group.value["priority"]
     if not given or not facts.since_kuberay(1, 7) or given.known_integer() == 0:

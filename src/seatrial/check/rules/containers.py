@@ -29,13 +29,13 @@ _PROBE = ("exec", "httpGet", "tcpSocket", "grpc")
     "image-invalid",
     "error",
     "pod",
-    title="no image, or one that no registry can have",
+    title="no image, or an image name that does not parse",
     fix="write it as registry/repository:tag",
     source=_IMAGES,
 )
 def image_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """A container without an image is refused; the kubelet does not pull a reference that it cannot parse:
-    `InvalidImageName`.
+    """The API server refuses a container without an image. The kubelet does not pull an image whose name it cannot
+    parse: `InvalidImageName`.
     """
     for container in containers(pod):
         image = container["image"]
@@ -49,12 +49,12 @@ def image_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     "env-invalid",
     "error",
     "pod",
-    title="a variable with two sources, or with none that is known",
-    fix="keep one of them",
+    title="a variable with two sources, or with none",
+    fix="keep one source",
     source=_ENV,
 )
 def env_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """A variable has a value or one source. Kubernetes refuses the pod."""
+    """Kubernetes refuses the pod: a variable has either a value or one source."""
     for container in containers(pod):
         for entry in container["env"]:
             name, source = entry["name"].raw, entry["valueFrom"]
@@ -100,7 +100,7 @@ def volume_mount_unknown(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     source=f"{_VOLUMES}#using-subpath",
 )
 def sub_path_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """It is relative and has no `..` in it; Kubernetes refuses the pod otherwise."""
+    """Kubernetes refuses the pod: a subPath is relative and has no `..` in it."""
     for container in containers(pod):
         for mount in container["volumeMounts"]:
             for path in (mount["subPath"], mount["subPathExpr"]):
@@ -112,13 +112,13 @@ def sub_path_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     "volume-source-invalid",
     "error",
     "pod",
-    title="a volume of two kinds, or of none",
+    title="a volume with two sources, or with none",
     fix="give each volume one source",
     source=_VOLUMES,
 )
 def volume_source_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """Kubernetes refuses a volume of two kinds. One of none becomes an emptyDir: what is written there goes with the
-    pod.
+    """Kubernetes refuses a volume with two sources. A volume without a source becomes an emptyDir: what is written
+    there is lost with the pod.
     """
     for volume in pod.spec["volumes"]:
         kinds = [key for key, value in volume.items() if value and key != "name"]
@@ -138,8 +138,8 @@ def volume_source_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     source=_POD_API,
 )
 def container_port_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, a letter among
-    them, and is given once in a container.
+    """Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, among them a
+    letter, and is unique in its container.
     """
     for container in containers(pod):
         names: set[str] = set()
@@ -162,12 +162,12 @@ def container_port_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     "handler-invalid",
     "error",
     "pod",
-    title="a hook or probe that does nothing, or two things",
+    title="a hook or probe without an action, or with two",
     fix="give it one action, such as exec.command, or leave it out",
     source=_PROBES,
 )
 def handler_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """Each has exactly one action. Kubernetes refuses the pod: `must specify a handler type`."""
+    """Kubernetes refuses the pod: `must specify a handler type`. A hook or probe has exactly one action."""
     for container in containers(pod):
         for name in ("preStop", "postStart"):
             yield from _one_action(container["lifecycle"][name], _HOOKS)

@@ -24,8 +24,8 @@ _HF_CACHE = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME
     source=DLC_EKS,
 )
 def hf_cache_local(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Each pod downloads the model for itself, into its node's root disk, and again after each restart; the Hub limits
-    the rate.
+    """Each pod downloads the model for itself, to its node's root disk, and again after each restart. The Hub limits
+    the rate of downloads.
     """
     if group not in group.cluster.gang or group.variable("HF_HUB_OFFLINE").raw:  # offline: nothing is downloaded
         return
@@ -64,8 +64,8 @@ def _session(group: RayGroup) -> str:
     source=DLC_EKS,
 )
 def tmp_ray_on_root(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """They fill the node's root disk, on which the image lies too: `over 95% full`, then the pod is evicted. A restart
-    of the container loses the logs.
+    """Logs and spilled objects fill the node's root disk, which holds the image too: Ray reports `over 95% full`, then
+    the kubelet evicts the pod. A restart of the container loses the logs.
     """
     training = [cluster.head, *cluster.gang] if cluster.trains and not cluster.manifest.is_service else []
     # KubeRay gives the head an emptyDir at /tmp/ray for the autoscaler's sidecar.
@@ -88,7 +88,7 @@ def tmp_ray_on_root(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=_EPHEMERAL,
 )
 def tmp_ray_unbounded(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """An emptyDir without sizeLimit may fill the node's disk, and pods beside it are evicted."""
+    """An emptyDir without sizeLimit can fill the node's disk. The kubelet then evicts pods, other ones too."""
     mount = group.holding(_session(group))
     empty = mount.volume["emptyDir"] if mount else None
     if mount and empty and not empty["sizeLimit"] and not group.limit("ephemeral-storage"):
@@ -99,12 +99,12 @@ def tmp_ray_unbounded(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "no-ephemeral-storage",
     "info",
     "group",
-    title="no ephemeral-storage",
+    title="no request for ephemeral-storage",
     fix="set requests and limits for ephemeral-storage",
     source=_EPHEMERAL,
 )
 def no_ephemeral_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The scheduler does not look for disk space, and a pod that asks for none is among the first to be evicted when
+    """Without a request the scheduler does not look for disk space, and the pod is among the first to be evicted when
     the disk fills.
     """
     trains = group.cluster.trains and not group.cluster.manifest.is_service
@@ -121,8 +121,8 @@ def no_ephemeral_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_EPHEMERAL,
 )
 def ephemeral_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """What an emptyDir on disk holds counts as ephemeral storage of the pod: it is evicted at the limit, before the
-    emptyDir is full.
+    """Files in an emptyDir on disk count as the pod's ephemeral storage. The kubelet evicts the pod at the limit,
+    before the emptyDir is full.
     """
     own = group.limit("ephemeral-storage")
     # The kubelet compares what the emptyDirs hold with the limits of all containers together.
@@ -149,7 +149,7 @@ def ephemeral_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{K8S_DOCS}/concepts/security/pod-security-standards/",
 )
 def hostpath_volume(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It holds something else on each node, stays behind on a node that goes, and Pod Security's baseline refuses
+    """A hostPath has other contents on each node and is lost with its node. The baseline Pod Security Standard refuses
     it.
     """
     for volume in group.spec["volumes"]:

@@ -24,8 +24,8 @@ _SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
     source=POD_GO,
 )
 def disruption_on_cr(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay does not copy the resource's annotations to pods. Karpenter and the Cluster Autoscaler look at pods:
-    where one of them runs, it drains the node in the middle of training.
+    """Karpenter and the Cluster Autoscaler read the annotation on pods, and KubeRay does not copy it there from the
+    resource. Where one of them runs, it drains nodes in the middle of training.
     """
     cluster = manifest.cluster
     if cluster is None:
@@ -84,8 +84,8 @@ def _node_pools(manifest: Manifest) -> list[Value]:
     source=f"{_KARPENTER}/disruption/",
 )
 def no_do_not_disrupt(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Karpenter drains a node that it finds underutilized or drifted: a worker goes in the middle of training, and with
-    the head the whole job.
+    """Karpenter drains a node that it finds underutilized or drifted. The run loses a worker in the middle of training,
+    or with the head everything.
     """
     manifest = group.cluster.manifest
     if manifest.is_service or not group.cluster.trains or _guarded(group):
@@ -114,7 +114,7 @@ def _for_gpus(pool: Value) -> bool:
     source=f"{_KARPENTER}/disruption/",
 )
 def nodepool_consolidates(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """With WhenEmptyOrUnderutilized, the default, Karpenter removes or replaces a node to save cost although a worker
+    """With WhenEmptyOrUnderutilized, the default, Karpenter removes or replaces a node to save cost even while a worker
     runs there.
     """
     trains = manifest.cluster.trains if manifest.cluster else []

@@ -55,13 +55,13 @@ def efa_env(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "efa-rdma-unsupported",
     "error",
     "group",
-    title="RDMA asked of an EFA that has none",
+    title="RDMA on an EFA device that has none",
     fix="leave FI_EFA_USE_DEVICE_RDMA out",
     source=f"{_OFI}/issues/981",
 )
 def efa_rdma(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """libfabric ends the process: `FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read
-    capability`. Since libfabric 1.18 it finds out by itself.
+    capability`. From 1.18 on libfabric detects RDMA by itself.
     """
     types = group.instance_types
     if not efa(group) or all(not kind.unknown and _family(kind.raw) not in _NO_RDMA_READ for kind in types):
@@ -78,8 +78,8 @@ def _family(name: str) -> str:
 
 @rule("rdmav-fork-safe", "warning", "group", title="RDMAV_FORK_SAFE beside EFA", fix="remove it", source=_SHEET)
 def rdmav_fork_safe(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It is rdma-core's own switch and works by being set at all, differently from FI_EFA_FORK_SAFE; on newer kernels
-    it can break things. The plugin takes care of forks itself.
+    """The variable is rdma-core's own switch: any value turns it on, unlike FI_EFA_FORK_SAFE. On newer kernels it can
+    break things. The plugin takes care of forks itself.
     """
     if efa(group) and "RDMAV_FORK_SAFE" in group.env:
         yield Hit(group.env["RDMAV_FORK_SAFE"]["name"], "RDMAV_FORK_SAFE is set", "no such variable")
@@ -114,8 +114,8 @@ def efa_hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_HUGEPAGES,
 )
 def hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Huge pages are not overcommitted: their request equals their limit, and CPU or memory is asked for beside them.
-    The API server refuses the pod otherwise.
+    """The API server refuses the pod: a request for huge pages must equal its limit, and CPU or memory must be asked
+    for beside it.
     """
     for container in group.spec["containers"]:
         limits, requests = (dict(container.at("resources", part).items()) for part in ("limits", "requests"))
@@ -134,13 +134,13 @@ def hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "efa-memlock",
     "info",
     "group",
-    title="EFA without leave to lock memory",
+    title="EFA without permission to lock memory",
     fix="add capability IPC_LOCK where nodes limit memlock",
     source=f"{_OFI}/issues/107",
 )
 def efa_memlock(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """EFA pins memory, and a pod cannot set ulimit. Bottlerocket lifts the limit where EFA is attached; on a node that
-    does not, the plugin fails with `Cannot allocate memory`.
+    """EFA pins memory, and a pod cannot raise the limit for that itself. Bottlerocket lifts the limit where EFA is
+    attached. On a node that does not, the plugin fails with `Cannot allocate memory`.
     """
     context = group.container["securityContext"]
     added = {capability.raw for capability in context.at("capabilities", "add")}
@@ -168,11 +168,18 @@ def infiniband_hostpath(group: RayGroup, _: Facts) -> Iterator[Hit]:
             yield Hit(path, f"hostPath {path.raw}", "devices from vpc.amazonaws.com/efa alone")
 
 
-@rule("nccl-kept-from-efa", "warning", "group", title="NCCL kept from EFA", fix="leave them out", source=_NCCL)
+@rule(
+    "nccl-kept-from-efa",
+    "warning",
+    "group",
+    title="variables that keep NCCL from EFA",
+    fix="leave them out",
+    source=_NCCL,
+)
 def nccl_kept(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out, and FI_PROVIDER without efa leaves it no
-    device: all traffic between nodes is TCP, and the interfaces idle. NCCL_IB_DISABLE is for NCCL's own InfiniBand
-    transport and does nothing here.
+    device: all traffic between nodes uses TCP, and the EFA interfaces idle. NCCL_IB_DISABLE is for NCCL's own
+    InfiniBand transport and does nothing here.
     """
     if not efa(group):
         return
@@ -190,12 +197,12 @@ def nccl_kept(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "nccl-p2p-shm-disable",
     "info",
     "group",
-    title="NCCL kept from NVLink or shared memory",
+    title="variables that keep NCCL from NVLink or shared memory",
     fix="remove it once the fault is found",
     source=_NCCL,
 )
 def nccl_p2p(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """A setting to look for a fault with: GPUs of one node then talk over slower ways."""
+    """These settings are for finding a fault: GPUs of one node then talk over slower paths."""
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if accelerators(group) else ():
         if value := _set(group, name, "1"):
             yield Hit(value, f"{name} 1", "no such variable")
@@ -205,12 +212,12 @@ def nccl_p2p(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "nccl-timeout-huge",
     "info",
     "group",
-    title="a hang that nobody hears of for an hour",
+    title="a hang that is reported only after an hour",
     fix="keep it near 600",
     source=_TORCH,
 )
 def nccl_timeout(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Until the heartbeat runs out a stuck job holds its GPUs and says nothing."""
+    """A job that hangs holds its GPUs and says nothing until the heartbeat runs out."""
     value = group.variable("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
     if value and (value.known_integer() or 0) >= 3600:
         yield Hit(value, f"{value.raw} seconds until a hang is reported", "minutes, such as 600")

@@ -104,7 +104,7 @@ def entrypoint_dollar(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     source="https://github.com/ray-project/ray/pull/25519",
 )
 def whole_quoted(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """The shell takes it for the name of one program: `sh: python train.py: not found`."""
+    """The shell takes the whole text for the name of one program: `sh: python train.py: not found`."""
     entrypoint = manifest.spec["entrypoint"]
     if manifest.submission_mode != "InteractiveMode" and _QUOTED.fullmatch(entrypoint.raw.strip()):
         yield Hit(entrypoint, "quoted as a whole", "the command without quotes around it")
@@ -119,8 +119,8 @@ def whole_quoted(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source="https://docs.ray.io/en/latest/train/getting-started-pytorch.html",
 )
 def entrypoint_torchrun(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """The entrypoint runs on the head alone: torchrun and its like start processes there, where there is no GPU, and
-    use no worker.
+    """The entrypoint runs on the head alone. torchrun and its like start their processes there, where no GPU is, and
+    the workers stay idle.
     """
     entrypoint, cluster = manifest.spec["entrypoint"], manifest.cluster
     launcher = _LAUNCHER.search(f"{entrypoint.raw.strip()} ")
@@ -140,7 +140,7 @@ def entrypoint_torchrun(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=JOB_GO,
 )
 def resources_json(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """`ray job submit` reads them as JSON and ends with an error."""
+    """`ray job submit` reads entrypointResources as JSON and ends with an error."""
     given = manifest.spec["entrypointResources"]
     try:
         amounts = json.loads(given.require_known() or "{}")
@@ -160,7 +160,7 @@ def resources_json(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=JOB_GO,
 )
 def entrypoint_cpus(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """Ray then starts the driver on a worker, where it takes CPUs of the gang, or nowhere."""
+    """Ray then starts the driver on a worker, where it takes CPUs of the gang, or cannot start it at all."""
     wanted, cluster = manifest.spec["entrypointNumCpus"], manifest.cluster
     amount = wanted.known_quantity() if wanted and cluster else None
     if not amount or not cluster or manifest.spec["entrypointNumGpus"]:

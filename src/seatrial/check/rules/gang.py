@@ -43,13 +43,13 @@ def _written(value: Value) -> int | None:
     "fixed-gang-min-max",
     "info",
     "worker",
-    title="bounds that nothing uses",
+    title="bounds that no autoscaler uses",
     fix="set minReplicas and maxReplicas equal to replicas",
     source=_UTIL_GO,
 )
 def fixed_gang(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Without the autoscaler minReplicas and maxReplicas only bound `replicas`; a later change of it is cut to them
-    without a word.
+    """Without the autoscaler minReplicas and maxReplicas do one thing: KubeRay cuts a later change of `replicas` to
+    them without a word.
     """
     if group not in group.cluster.gang or group.cluster.autoscaling or _one_size(group):
         return
@@ -86,11 +86,11 @@ def replicas_zero(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     "warning",
     "worker",
     title="replicas outside their bounds",
-    fix="bring them in order",
+    fix="set minReplicas ≤ replicas ≤ maxReplicas",
     source=_UTIL_GO,
 )
 def replicas_clamped(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay cuts replicas to minReplicas and maxReplicas without a word."""
+    """KubeRay raises or cuts replicas to minReplicas and maxReplicas without a word."""
     sizes = _sizes(group)
     if _one_size(group) or not sizes[1] or not (sizes[0] or sizes[2]):
         return  # equal placeholders are in bounds whatever they become
@@ -113,8 +113,8 @@ def replicas_clamped(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_CLUSTER_GO,
 )
 def num_of_hosts(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It is for TPU slices: KubeRay starts replicas × numOfHosts pods, and when one goes it deletes the others of its
-    replica.
+    """numOfHosts is for TPU slices: KubeRay starts replicas × numOfHosts pods, and when one pod goes it deletes the
+    others of its replica.
     """
     hosts = group.hosts.known_integer() if group.hosts else None
     if hosts and hosts > 1:
@@ -126,11 +126,11 @@ def num_of_hosts(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "info",
     "cluster",
     title="nothing starts the pods together",
-    fix="put it into a Kueue queue, or use a gang scheduler",
+    fix="put the resource into a Kueue queue, or use a gang scheduler",
     source="https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/kueue.html",
 )
 def gang_not_enforced(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """Kubernetes places pod by pod: of two jobs each may hold half of the nodes and wait for the rest."""
+    """Kubernetes places pods one by one: two jobs may each hold half of the nodes and wait for the other half."""
     manifest = cluster.manifest
     queued = any(manifest.label(key) for key in _GANG_LABELS)
     # A scheduler of one's own may well be a gang scheduler.
@@ -166,7 +166,7 @@ def scheduler_label(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     source=f"{_KUEUE}/raycluster/common.go",
 )
 def kueue_autoscaling(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """Kueue refuses it, unless the resource is annotated as an elastic job and Kueue has that feature on."""
+    """Kueue refuses the cluster, unless it is annotated as an elastic job and Kueue has that feature on."""
     elastic = cluster.manifest.metadata.at("annotations", _ELASTIC)
     if cluster.manifest.kueue and cluster.autoscaling and elastic.require_known() != "true":
         yield Hit(cluster.value["enableInTreeAutoscaling"], "true in a Kueue queue", "false")
@@ -181,7 +181,7 @@ def kueue_autoscaling(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=f"{_KUEUE}/rayjob/rayjob_webhook.go",
 )
 def kueue_no_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """Kueue refuses it: the cluster would hold the queue's quota after the job."""
+    """Kueue refuses the job: its cluster would hold the queue's quota after the job's end."""
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
     if not manifest.kueue or not manifest.spec["rayClusterSpec"] or manifest.selects_cluster:
         return  # Kueue's webhook looks at jobs that make their cluster
@@ -234,8 +234,8 @@ def kueue_groups(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def kai_k8sjob(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """KubeRay's KAI integration ends with an error: the submitter comes after the cluster, which KAI cannot schedule as
-    one gang.
+    """KubeRay's KAI integration ends with an error: the submitter's pod comes after the cluster's pods, so KAI cannot
+    schedule them as one gang.
     """
     label = manifest.label("kai.scheduler/queue")
     if label and facts.since_kuberay(1, 6) and manifest.submission_mode == "K8sJobMode":
@@ -252,7 +252,7 @@ def kai_k8sjob(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def volcano_selector(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """KubeRay's Volcano integration ends with an error: it has no cluster to make a pod group of."""
+    """KubeRay's Volcano integration ends with an error: it has no cluster of which it could make a pod group."""
     label = manifest.label("volcano.sh/queue-name")
     if label and manifest.selects_cluster and not manifest.spec["rayClusterSpec"] and facts.since_kuberay(1, 5):
         yield Hit(

@@ -19,8 +19,8 @@ from seatrial.hardware.images import image
     source=VALIDATION_GO,
 )
 def containers_missing(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """KubeRay refuses a cluster whose group has no container to start Ray in. Of a RayJob's submitter it takes the
-    first container without asking, and submits nothing.
+    """KubeRay refuses a cluster whose group has no container for Ray. In a RayJob's submitter it takes the first
+    container unchecked, and submits nothing.
     """
     if pod.template and not pod.container:  # `field-missing` says it of a template
         pod.spec["containers"].require_known()  # a placeholder may become a list of them
@@ -77,8 +77,8 @@ def reserved_label(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def operator_managed_env(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay appends its own value; of two entries of one name the last one counts. RAY_ADDRESS of a worker is kept,
-    and one that names another head joins the wrong cluster.
+    """KubeRay appends its own value, and of two entries with one name the last one counts. A worker's RAY_ADDRESS it
+    keeps: one that names another head joins the wrong cluster.
     """
     for name in (
         "RAY_CLUSTER_NAME",
@@ -97,7 +97,7 @@ def operator_managed_env(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "group-resources-conflict",
     "error",
     "group",
-    title="group resources beside rayStartParams for the same",
+    title="a group's resources beside the same in rayStartParams",
     fix="keep one of them",
     source=VALIDATION_GO,
 )
@@ -131,7 +131,7 @@ def ray_labels_param(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "error",
     "worker",
     title="minReplicas above maxReplicas, or a negative count",
-    fix="put them in order",
+    fix="set 0 ≤ minReplicas ≤ maxReplicas",
     source=VALIDATION_GO,
 )
 def replicas_contradict(group: RayGroup, _: Facts) -> Iterator[Hit]:

@@ -53,8 +53,8 @@ def tag_of(image: Value) -> str | None:
     source=POD_GO,
 )
 def ray_version_missing(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and
-    group priorities.
+    """KubeRay decides by rayVersion. Without it KubeRay probes with wget instead of HTTP, and refuses token
+    authentication and group priorities.
     """
     if not cluster.ray_version.raw:
         yield Hit(cluster.ray_version, "rayVersion is missing", "the version of Ray in the image")
@@ -69,7 +69,9 @@ def ray_version_missing(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
 )
 def ray_version_unparsable(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay takes it as unknown: wget probes, no token authentication, no priorities."""
+    """KubeRay treats the version as unknown: it probes with wget, and refuses token authentication and group
+    priorities.
+    """
     text = cluster.ray_version.require_known()
     if text and version(text) is None:
         yield Hit(cluster.ray_version, f"saw {text}", "X.Y.Z")
@@ -85,8 +87,8 @@ def ray_version_unparsable(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     needs=("image",),
 )
 def ray_version_mismatch(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not
-    have what they ask for.
+    """KubeRay chooses probes, autoscaler and authentication by rayVersion. What runs is the image's Ray, and it may not
+    have what they need.
     """
     asked, untold = version(cluster.ray_version.require_known()), None
     for who, image in images_of(cluster) if asked else ():
@@ -198,7 +200,7 @@ def mixed_images(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     needs=("image",),
 )
 def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP."""
+    """AWS's ray:serve-ml images have another Ray and PyTorch and no EFA stack: NCCL uses TCP."""
     if group.cluster.manifest.is_service or not accelerators(group) or not group.image.scalar:
         return
     known = None if group.image.unknown else _known(facts, group.image)
@@ -219,7 +221,7 @@ def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     needs=("image",),
 )
 def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13
+    """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs. The image's CUDA 13
     needs a driver of release 580 or later on the node.
     """
     if group.is_head or not accelerators(group) or not group.image.scalar or overwrites_command(group):
@@ -233,12 +235,12 @@ def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     "overwrite-cmd-without-start",
     "error",
     "group",
-    title="a command of its own that never starts Ray",
+    title="a command that never starts Ray",
     fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"',
     source=POD_GO,
 )
 def overwrite_without_start(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait
+    """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs without Ray, and workers wait
     for the head for ever.
     """
     if not overwrites_command(group) or not group.container:
@@ -259,8 +261,8 @@ def overwrite_without_start(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting,
-    and what a child shell exports is lost.
+    """KubeRay puts command and args in front of `ray start`, joined with &&. A command that does not end keeps Ray from
+    starting, and variables that a child shell exports are lost.
     """
     own = [part for key in ("command", "args") for part in group.container[key]]
     # KubeRay leaves a command with `ray start` in it as it is.
@@ -278,8 +280,8 @@ def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
     needs=("image",),
 )
 def path_override(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is
-    missing.
+    """The value replaces the image's PATH. Without the folder of the virtual environment the container ends with `ray:
+    command not found`.
     """
     path = group.variable("PATH")
     if not path.scalar or not group.image.scalar or group.image.unknown:
@@ -298,7 +300,7 @@ def path_override(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     source=DLC_EKS,
 )
 def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error."""
+    """The value replaces the image's. NCCL does not find aws-ofi-nccl and uses TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
     # Kubernetes and shells expand the variable itself: then the image's value is still in front.
@@ -318,7 +320,7 @@ def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
 )
 def pull_always(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Each pod start asks the registry again; an outage there stops recovery."""
+    """Each pod start asks the registry again: while the registry is down, no pod can be replaced."""
     policy = group.container["imagePullPolicy"]
     if policy.require_known() == "Always" and accelerators(group):
         yield Hit(policy, "Always", "IfNotPresent with a digest")

@@ -63,7 +63,7 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "ttl-without-shutdown",
     "error",
     "job",
-    title="a time to live that nothing ends",
+    title="ttlSecondsAfterFinished without shutdownAfterJobFinishes",
     fix="set shutdownAfterJobFinishes: true; with deletionRules, use their ttlSeconds",
     source=VALIDATION_GO,
 )
@@ -137,7 +137,7 @@ def _disordered(rules: list[Value]) -> Iterator[Hit]:
     for entry in rules:
         named = [entry["condition"][key] for key in ("jobStatus", "jobDeploymentStatus") if entry["condition"][key]]
         if len(named) != 1:
-            yield Hit(entry["condition"], "not one condition", "either jobStatus or jobDeploymentStatus")
+            yield Hit(entry["condition"], "no condition, or two of them", "either jobStatus or jobDeploymentStatus")
             continue
         field, state = named[0].path[-1], named[0].require_known()
         ttls, policy = ends.setdefault(f"{field} {state}", {}), entry["policy"].require_known()
@@ -196,13 +196,13 @@ def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "backoff-full-cluster",
     "info",
     "job",
-    title="retries build a new cluster each",
+    title="retries that each build a new cluster",
     fix="resume from the latest checkpoint; retry workers with Ray Train's FailureConfig first",
     source=f"{KUBERAY}/issues/5211",
 )
 def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """A retry waits for the old RayCluster to go, not for its pods: both attempts may write one checkpoint folder.
-    Without resuming each starts from step 0.
+    """A retry waits until the old RayCluster is deleted, not until its pods are gone: both attempts may write to one
+    checkpoint folder. A job that does not resume starts from step 0 each time.
     """
     limit = manifest.spec["backoffLimit"]
     if _has_accelerators(manifest) and _positive(limit):
@@ -237,7 +237,7 @@ def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=_RAYJOB_GO,
 )
 def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing."""
+    """KubeRay never deletes a cluster that clusterSelector chose: these fields do nothing."""
     if not manifest.selects_cluster:
         return
     if manifest.spec["shutdownAfterJobFinishes"].known_flag():
@@ -250,7 +250,7 @@ def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "cluster-selector-backoff",
     "error",
     "job",
-    title="what cannot be had with clusterSelector",
+    title="fields that KubeRay refuses beside clusterSelector",
     fix="leave it out, or give the job a cluster of its own",
     source=VALIDATION_GO,
     needs=("kuberay",),
@@ -277,8 +277,8 @@ def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     source=JOB_GO,
 )
 def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """The submitter finds that id done already, submits nothing and follows the old job: a second run ends as the first
-    did.
+    """The submitter finds a job with that id that has ended already, submits nothing and follows the old job: a second
+    run ends as the first did.
     """
     given = manifest.spec["jobId"]
     # A cluster of the job's own is new, and in InteractiveMode whoever submits the job sets the id.
@@ -290,7 +290,7 @@ def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "managed-by-value",
     "error",
     "manifest",
-    title="managedBy names something else",
+    title="managedBy names an unknown controller",
     fix="leave managedBy out",
     source=f"{SOURCE}/config/crd/bases",
 )
@@ -307,13 +307,13 @@ def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "suspended",
     "warning",
     "manifest",
-    title="a job or a cluster that waits to be started",
+    title="a job or a cluster that starts suspended",
     fix="leave suspend out; Kueue sets it by itself",
     source=VALIDATION_GO,
 )
 def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. It refuses a RayJob so
-    without shutdownAfterJobFinishes.
+    """With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. KubeRay refuses a
+    suspended RayJob without shutdownAfterJobFinishes.
     """
     suspend = manifest.spec["suspend"]
     if manifest.is_service or not suspend or not suspend.known_flag() or manifest.selects_cluster:

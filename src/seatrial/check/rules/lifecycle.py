@@ -39,7 +39,7 @@ def _words(action: Value) -> str:
     source=_GUIDE,
 )
 def head_schedules_work(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Tasks of Ray Data and Tune then run beside the GCS; what they need of memory can end the cluster."""
+    """Tasks of Ray Data and Tune then run beside the GCS, and the memory they take can end the whole cluster."""
     cpus = cpus_told(group)
     if group.cluster.workers and cpus.raw != "0":  # without workers the head has to do it
         yield Hit(cpus or group.params, f"num-cpus {cpus.raw or 'is not set'}", '"0"')
@@ -54,7 +54,7 @@ def head_schedules_work(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_GUIDE,
 )
 def head_zero_cpu(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """The head offers none and there is no worker group that does: every task and every trainer waits for ever."""
+    """The head offers no CPU, and no worker group offers one: every task and every trainer waits for ever."""
     cpus = cluster.head.params["num-cpus"]
     if not cpus.scalar or cpus.known_quantity() != 0 or accelerators(cluster.head):
         return  # work on GPUs may ask for no CPU
@@ -68,12 +68,12 @@ def head_zero_cpu(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     "no-prestop",
     "info",
     "group",
-    title="pods that leave without a word",
+    title="pods that end without `ray stop`",
     fix='add lifecycle.preStop.exec: ["/bin/sh", "-c", "ray stop"]',
     source=_GUIDE,
 )
 def no_prestop(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Without `ray stop` before the end the others notice a node's death only when it no longer answers."""
+    """Without `ray stop` before the end the other nodes notice that this one is gone only when it no longer answers."""
     if group.container and not group.container.at("lifecycle", "preStop"):
         yield Hit(group.container, f"no preStop on the {group.title}", "a preStop with `ray stop`")
 
@@ -112,8 +112,8 @@ def prestop_grace(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_PROBES,
 )
 def liveness_expensive(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Each probe starts Python and asks the GCS. When the head is busy the probe times out, and the kubelet ends a
-    worker that was well.
+    """Each probe starts Python and asks the GCS. When the head is busy the probe times out, and the kubelet kills a
+    healthy worker.
     """
     probe = group.container["livenessProbe"]
     if found := _RAY_CLI.search(_words(probe)):
@@ -129,8 +129,8 @@ def liveness_expensive(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/pull/4133",
 )
 def probe_too_tight(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Under load Ray's agents answer late: a timeout of a second, or a minute until the end (on the head's dashboard,
-    some minutes), kills pods in the middle of training. KubeRay's own probe waits for ten minutes.
+    """Under load Ray's agents answer late. A timeout of a second, or a probe that gives up within a minute (on the
+    head's dashboard: within five), kills pods in the middle of training. KubeRay's own probe waits for ten minutes.
     """
     probe = group.container["livenessProbe"]
     if not probe:
@@ -151,14 +151,14 @@ def _of_dashboard(group: RayGroup, probe: Value) -> bool:
     "wait-gcs-forever",
     "info",
     "job",
-    title="a start that nothing ends",
+    title="no deadline for the start",
     fix="set preRunningDeadlineSeconds",
     source=f"{KUBERAY}/issues/988",
     needs=("kuberay",),
 )
 def wait_gcs_forever(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """Workers wait for the head without a limit, and pods stay Pending without one: activeDeadlineSeconds ends it only
-    when the time for the whole run is over.
+    """Workers wait for the head, and pods stay Pending, without a limit. activeDeadlineSeconds ends that only when the
+    time for the whole run is over.
     """
     deadline = manifest.spec["activeDeadlineSeconds"]
     if (version(facts.kuberay) or (0,)) < (1, 6) or not manifest.cluster or not deadline:
@@ -171,7 +171,7 @@ def wait_gcs_forever(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     "logs-not-persisted",
     "info",
     "cluster",
-    title="logs that go with the pods",
+    title="logs that are lost with the pods",
     fix="mount storage at /tmp/ray, or collect it with a sidecar",
     source=f"{KUBERAY}/issues/4217",
 )

@@ -26,8 +26,8 @@ _SHARE, _MOST, _FLOOR = Fraction(3, 10), 200 * 10**9, 10**10
     source=POD_GO,
 )
 def shm_not_memory(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Whatever is mounted there instead of a Memory emptyDir, the object store, NCCL and data loaders then work on a
-    disk.
+    """The object store, NCCL and data loaders then work on a disk, whatever is mounted there instead of a Memory
+    emptyDir.
     """
     mount = group.mounted_at("/dev/shm")
     if mount and mount.volume["hostPath"]:
@@ -46,7 +46,7 @@ def shm_not_memory(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/201",
 )
 def shm_exceeds_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Pages of a tmpfs count against the container's memory limit: the kernel ends the pod long before /dev/shm is
+    """Pages of a tmpfs count against the container's memory limit: the kernel kills the pod long before /dev/shm is
     full.
     """
     limit = group.limit("memory")
@@ -66,7 +66,9 @@ def shm_exceeds_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
 )
 def shm_no_size(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It can grow until the memory limit or the node's memory is used up; Ray sizes its object store by it."""
+    """Shared memory can grow until the memory limit or the node's memory is used up. Ray sizes its object store by
+    it.
+    """
     mount = group.mounted_at("/dev/shm")
     if mount and mount.volume["emptyDir"]["medium"].raw == "Memory" and not mount.volume["emptyDir"]["sizeLimit"]:
         bounded = bool(group.limit("memory"))  # as KubeRay's own volume is
@@ -84,9 +86,9 @@ def shm_no_size(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_RAY_UTILS,
 )
 def shm_too_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Ray puts it in /tmp instead, on a disk, with a warning; a size above 10 GB that was asked for is refused and the
-    node does not start. Without a request Ray wants 30 % of the memory, at most 95 % of /dev/shm but never less than 10
-    GB.
+    """Ray puts the object store in /tmp instead, on a disk, with a warning. Where object-store-memory asks for more
+    than 10 GB, Ray refuses and the node does not start. Without that parameter Ray wants 30 % of the memory, at most 95
+    % of /dev/shm but never less than 10 GB.
     """
     asked, limit = group.params["object-store-memory"], group.limit("memory")
     if not asked.scalar and not (limit and group.mounted_at("/dev/shm")):
@@ -118,7 +120,9 @@ def shm_too_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/2640",
 )
 def object_store_plus_heap(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It counts against the same limit as everything else in the container: the kernel ends the pod."""
+    """The object store counts against the same limit as everything else in the container: when both grow, the kernel
+    kills the pod.
+    """
     asked, limit = group.params["object-store-memory"], group.limit("memory")
     if not asked.scalar or not limit:
         return
@@ -151,7 +155,9 @@ def plasma_directory(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{_RAY}/issues/14629",
 )
 def allow_slow_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE turns the error that says /dev/shm is too small into silence."""
+    """With RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE Ray does not stop when /dev/shm is too small: it puts the object store
+    on a disk.
+    """
     value = group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE")
     if value.raw and value.require_known() not in ("0", ""):
         yield Hit(value, f"set to {value.raw}", "not set")
@@ -166,7 +172,7 @@ def allow_slow_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source="https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html",
 )
 def oom_monitor(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Ray cannot end the one task that takes too much: the kernel ends the raylet or the whole pod instead."""
+    """Ray cannot end the one task that takes too much memory: the kernel kills the raylet or the whole pod instead."""
     value = group.variable("RAY_memory_monitor_refresh_ms")
     if value.raw and value.require_known() == "0":
         yield Hit(value, "RAY_memory_monitor_refresh_ms is 0", "not set")

@@ -27,8 +27,8 @@ def port_of(group: RayGroup, param: str, default: int) -> int:
     source="https://github.com/ray-project/kuberay/issues/1738",
 )
 def host_network(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Ray's fixed ports (6379, 8265, 8080, 52365) are then the node's: one Ray pod a node, clashes with anything else
-    there, and the dashboard open on the node's address. EFA does not need it.
+    """Ray's fixed ports (6379, 8265, 8080, 52365) are then the node's: one Ray pod for each node, clashes with other
+    programs there, and a dashboard that is open on the node's address. EFA does not need hostNetwork.
     """
     if group.spec["hostNetwork"].known_flag():
         yield Hit(group.spec["hostNetwork"], f"hostNetwork true on the {group.title}", "the pod's own network")
@@ -43,8 +43,8 @@ def host_network(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_DNS_POLICY,
 )
 def hostnetwork_dns(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """With hostNetwork the policy ClusterFirst falls back to the node's resolver. Workers look for the head by its
-    service name and wait in `wait-gcs-ready` for ever.
+    """With hostNetwork the policy ClusterFirst uses the node's resolver, which does not know the head's service.
+    Workers wait in `wait-gcs-ready` for ever.
     """
     policy = group.spec["dnsPolicy"]
     if group.spec["hostNetwork"].known_flag() and policy.require_known() in ("", "ClusterFirst", "Default"):
@@ -94,8 +94,8 @@ def _selects(policy: Value, group: RayGroup) -> bool:
     source=f"{KUBERAY}/pull/4638",
 )
 def deny_egress_no_dns(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """Workers find the head by its service name. Without DNS, or without a way in to the head, they wait in
-    `wait-gcs-ready` for ever; the operator adds no rule for DNS.
+    """Workers find the head by its service name. Without DNS, or without ingress to the head, they wait in
+    `wait-gcs-ready` for ever. The operator adds no rule for DNS.
     """
     own = cluster.value["networkPolicy"]
     closes_egress = own and own["mode"].require_known() != "DenyAllIngress"  # DenyAll is KubeRay's default
@@ -130,10 +130,10 @@ def _isolated(group: RayGroup, policies: list[Value]) -> Iterator[Hit]:
     ingress = [entry for spec in specs for entry in spec["ingress"]]
     # Only workers look for the head by name, and only the head must let others in for Ray to start.
     if not group.is_head and "Egress" in closed and not _covers(_outwards(egress), 53):
-        yield Hit(specs[0], f"no DNS outwards for {group.title}", "egress to port 53", "warning")
+        yield Hit(specs[0], f"no egress to DNS for {group.title}", "egress to port 53", "warning")
     shut = "Ingress" in closed and not _covers(ingress, port_of(group, "port", 6379))
     if group.is_head and group.cluster.workers and shut:
-        yield Hit(specs[0], "no way in to the head's GCS", "ingress from the cluster's pods", "warning")
+        yield Hit(specs[0], "no ingress to the head's GCS", "ingress from the cluster's pods", "warning")
 
 
 @rule(
@@ -213,8 +213,8 @@ def ifname_hardcoded(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{_DO_EKS}/54",
 )
 def ifname_pod_identity(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """On the node's network NCCL also sees pod-id-link0 (169.254.170.23), which no other node reaches: it picks it, and
-    the first collective hangs on refused connections.
+    """On the node's network NCCL also sees pod-id-link0 (169.254.170.23), which no other node reaches. NCCL picks it,
+    and the first collective hangs on refused connections.
     """
     if not group.spec["hostNetwork"].known_flag() or not accelerators(group):
         return
@@ -233,8 +233,8 @@ def ifname_pod_identity(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{_DO_EKS}/51",
 )
 def gloo_ifname(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """gloo takes names of interfaces only. With ^ or = it stops at the first group with `Unable to find address for:
-    ^lo`.
+    """gloo takes names of interfaces only. With ^ or = it stops at the first process group with `Unable to find address
+    for: ^lo`.
     """
     value = group.variable("GLOO_SOCKET_IFNAME")
     if value.require_known().startswith(("^", "=")):

@@ -45,8 +45,8 @@ def _pin(version: str) -> str:
     source=f"{_RAY}/_private/runtime_env/dependency_utils.py",
 )
 def reinstalls_ray(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """Ray refuses an environment whose Ray differs from the cluster's: `Changing the ray version is not allowed`. The
-    same version is there already.
+    """Ray refuses an environment with another Ray than the cluster's: `Changing the ray version is not allowed`. The
+    cluster's own version is there already.
     """
     for name, asked in _packages(runtime_env(manifest)):
         if name == "ray":
@@ -68,7 +68,7 @@ def _ray(manifest: Manifest, facts: Facts) -> str:
     "runtime-env-reinstalls-torch",
     "warning",
     "job",
-    title="torch or what belongs to it among the packages to install",
+    title="torch, or a package built for it, among the packages to install",
     fix="use an image that has it",
     source=_DEPENDENCIES,
     needs=("image",),
@@ -122,7 +122,7 @@ def unpinned(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     needs=("image",),
 )
 def conflicts_dlc(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """The package hides the Deep Learning Container's own, and pip brings its dependencies along."""
+    """The installed package hides the Deep Learning Container's own, and pip installs its dependencies too."""
     if not manifest.cluster or not dlc_repository(manifest.cluster.head.image.raw):
         return
     # The stack has `runtime-env-reinstalls-torch`; the table is asked only where something is installed.

@@ -93,8 +93,8 @@ def _may_meet_gpus(head: RayGroup) -> bool:
 
 @rule("gpu-on-head", "warning", "head", title="GPUs on the head", fix="leave GPUs to worker groups", source=DLC_EKS)
 def gpu_on_head(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The GCS, the dashboard and the driver share a node with training: what runs out of memory there ends the whole
-    cluster, and its workers are unlike the others.
+    """The GCS, the dashboard and the driver then share a node with training: running out of memory there ends the whole
+    cluster. The workers on the head are also unlike the others.
     """
     alone = not group.cluster.workers or group.cluster.manifest.is_service  # one node, or serving: meant so
     for key, value in accelerators(group)[:1]:  # GPU, Neuron and the like: one hit is enough
@@ -120,7 +120,9 @@ def head_num_gpus(group: RayGroup, _: Facts) -> Iterator[Hit]:
     if hidden or accelerators(group) or group.params["num-gpus"].scalar or not _gpu_workers(group):
         return  # without GPU workers there is no GPU node to land on
     if _may_meet_gpus(group):
-        yield Hit(group.params, "neither num-gpus nor a GPU limit, and GPU nodes are open to the head", 'num-gpus: "0"')
+        yield Hit(
+            group.params, "neither num-gpus nor a GPU limit, and the head may land on a GPU node", 'num-gpus: "0"'
+        )
 
 
 @rule(
@@ -132,8 +134,8 @@ def head_num_gpus(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=DLC_EKS,
 )
 def head_no_void(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Where nvidia is the node's default runtime its hook looks for a driver for every CUDA image: on a node without
-    GPUs the head then never starts.
+    """Where nvidia is the node's default container runtime, its hook wants a driver for every CUDA image. On a node
+    without GPUs the head then never starts.
     """
     if accelerators(group) or "NVIDIA_VISIBLE_DEVICES" in group.env or not _gpu_workers(group):
         return
@@ -190,8 +192,8 @@ def gpu_no_toleration(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_AFFINITY,
 )
 def gpu_no_node_selector(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Nothing says which GPU: an autoscaler picks the cheapest type that fits, pods of one gang get different GPUs, or
-    nodes without EFA.
+    """Nothing says which GPU is meant: an autoscaler picks the cheapest type that fits, and pods of one gang get
+    different GPUs, or nodes without EFA.
     """
     manifest = group.cluster.manifest
     if group.pinned or manifest.kueue:  # Kueue's resource flavours bring node labels
@@ -211,7 +213,7 @@ def gpu_no_node_selector(group: RayGroup, _: Facts) -> Iterator[Hit]:
     needs=("instance",),
 )
 def no_worker_spread(group: RayGroup, facts: Facts) -> Iterator[Hit]:
-    """The pod takes a part of its instance type only: two of them on one node share its network."""
+    """The pod takes only a part of its instance: two of them on one node share its network."""
     # Either of the two may spread the pods; whether it does depends on labels of nodes that are not known here.
     spread = group.spec.at("affinity", "podAntiAffinity") or group.spec["topologySpreadConstraints"]
     limit = group.limit("nvidia.com/gpu")
@@ -234,8 +236,8 @@ def no_worker_spread(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def antiaffinity_crosses(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay labels the pods of every cluster so: two clusters in a namespace keep each other's workers off, and the
-    second one stays Pending.
+    """KubeRay gives these labels to the pods of every cluster. Two clusters in one namespace keep each other's pods off
+    their nodes, and the second one stays Pending.
     """
     for term in group.spec.at("affinity", "podAntiAffinity", _REQUIRED):
         selector = term["labelSelector"]
@@ -287,13 +289,13 @@ def hyperpod_health(group: RayGroup, _: Facts) -> Iterator[Hit]:
     "instance-type-prefix",
     "error",
     "group",
-    title="an instance type that such nodes never have",
+    title="an instance type that the selected nodes never have",
     fix="write the type as the nodes are labelled",
     source=_HYPERPOD,
 )
 def instance_type_prefix(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """HyperPod's nodes are labelled with `ml.` before the type, those of EKS node groups without: no node matches both
-    selectors, and the pods stay Pending.
+    """Nodes of HyperPod are labelled with `ml.` in front of the type, nodes of EKS node groups without it. No node
+    matches both selectors, and the pods stay Pending.
     """
     labels = node_labels(group)
     sagemaker = any(key.startswith("sagemaker.amazonaws.com/") for key in labels)

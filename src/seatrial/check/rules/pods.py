@@ -44,13 +44,13 @@ def literal_variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
     "duplicate-entry",
     "error",
     "pod",
-    title="two entries that must differ",
+    title="two entries of a list that must differ",
     fix="keep one of them, or rename it",
     source=f"{SOURCE}/config/crd/bases",
 )
 def duplicate_entry(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """KubeRay's CRDs tell entries of these lists apart by that field: the API server refuses the resource with
-    `Duplicate value`. Only a plain pod may have a variable twice.
+    """The API server refuses the resource with `Duplicate value`: KubeRay's CRDs tell the entries of these lists apart
+    by that field. Only a plain pod may have a variable twice.
     """
     yield from _twice(pod.spec["volumes"], "name", "volume")
     yield from _twice(containers(pod), "name", "container")
@@ -108,7 +108,7 @@ def label_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=_NAMES,
 )
 def namespace_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """The API server refuses a namespace of such a name, and with it all that should be in it."""
+    """The API server refuses a namespace of that name, and everything in it."""
     namespace = manifest.metadata["namespace"]
     if namespace.raw and not namespace.unknown and not is_dns_label(namespace.raw):
         yield Hit(namespace, f"saw {namespace.raw}", "lower case letters, digits and dashes, at most 63")
@@ -119,7 +119,7 @@ def namespace_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "error",
     "pod",
     title="the name of an object that cannot exist",
-    fix="write the object's own name",
+    fix="write the name of an object that can exist",
     source=_NAMES,
 )
 def object_name_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
@@ -193,8 +193,8 @@ def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=f"{SOURCE}/controllers/ray/utils/util.go",
 )
 def group_name_invalid(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay makes pods named after cluster and group, in lower case, and labels them with the group: the API server
-    refuses each of them.
+    """KubeRay names pods after cluster and group, in lower case, and labels them with the group. The API server refuses
+    each of these pods.
     """
     name = group.value["groupName"]
     prefix = f"cluster-{name.require_known()}"[:50].lower()  # the cluster's own name has a rule
@@ -211,8 +211,8 @@ def group_name_invalid(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_TAINTS,
 )
 def toleration_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """Exists looks at no value, a toleration without a key needs Exists, and tolerationSeconds counts for NoExecute
-    only.
+    """Kubernetes refuses the pod: operator Exists takes no value, a toleration without a key needs Exists, and
+    tolerationSeconds needs effect NoExecute.
     """
     for toleration in pod.spec["tolerations"]:
         key, operator, value = toleration["key"], toleration["operator"], toleration["value"]
@@ -238,7 +238,7 @@ def toleration_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     source=_SPREAD,
 )
 def spread_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
-    """maxSkew and minDomains are 1 or more, and the key names a node label."""
+    """Kubernetes refuses the pod: maxSkew and minDomains are 1 or more, and topologyKey names a node label."""
     for constraint in pod.spec["topologySpreadConstraints"]:
         for value in (constraint["maxSkew"], constraint["minDomains"]):
             number = None if value.unknown else value.known_integer()

@@ -27,8 +27,8 @@ _HEAD_PORTS = (
     source=_SERVICE_GO,
 )
 def port_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The head's service takes its ports from the container's list; KubeRay does not compare them with Ray's own. The
-    operator asks the dashboard there before it submits a job.
+    """The head's service takes its ports from the container's list, and KubeRay does not compare them with the ports
+    that Ray listens on. The operator asks the dashboard there before it submits a job.
     """
     for port in group.container["ports"]:
         for param, default, names in _HEAD_PORTS:
@@ -59,8 +59,8 @@ def _listed(group: RayGroup) -> set[str]:
     source=f"{KUBERAY}/issues/5179",
 )
 def head_ports_unnamed(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Once the container lists a port, KubeRay adds none of its own. It looks for the service's port `dashboard`:
-    without it a RayJob fails with `dashboard port is not found`, and links to the dashboard vanish.
+    """Once the container lists a port, KubeRay adds none of its own. Without a port named `dashboard` a RayJob fails
+    with `dashboard port is not found`, and links to the dashboard vanish.
     """
     if list(group.container["ports"]) and "dashboard" not in _listed(group):
         severity: Severity | None = "error" if _operator_asks(group) else None
@@ -76,8 +76,8 @@ def head_ports_unnamed(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_SERVICE_GO,
 )
 def head_port_gcs(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The head's service is headless by default and works without; one with an address of its own does not let workers
-    in.
+    """The head's service is headless by default and works without the port. A service with an address of its own does
+    not let workers in without it.
     """
     if list(group.container["ports"]) and "gcs-server" not in _listed(group):
         yield Hit(group.container["ports"], "ports, and none named gcs-server", "a port named gcs-server")
@@ -98,7 +98,7 @@ def _sidecar_ports(group: RayGroup) -> Iterator[tuple[str, Value]]:
     source="https://github.com/ray-project/ray/issues/55638",
 )
 def reserved_port(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Containers of a pod share its ports: whoever starts second fails with `Address already in use`."""
+    """Containers of a pod share its ports: the one that starts second fails with `Address already in use`."""
     taken = {port_of(group, "dashboard-agent-listen-port", 52365): "the dashboard agent"}
     for param, default, names in _HEAD_PORTS if group.is_head else ():
         taken[port_of(group, param, default)] = names[0]
@@ -117,7 +117,7 @@ def reserved_port(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{SOURCE}/controllers/ray/utils/constant.go",
 )
 def metrics_port(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay has Ray export metrics on 8080; where a sidecar holds it, they are lost."""
+    """KubeRay lets Ray export metrics on 8080. Where a sidecar has that port, the metrics are lost."""
     metrics = port_of(group, "metrics-export-port", 8080)
     for name, port in _sidecar_ports(group):
         if port.known_integer() == metrics:

@@ -30,8 +30,8 @@ def _gpu_limit(group: RayGroup) -> Value:
     source=DLC_EKS,
 )
 def num_gpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Too many: two actors share a GPU, or CUDA says `invalid device ordinal`. Too few: the trainer waits for ever for
-    GPUs that Ray does not know of.
+    """Told of too many GPUs, Ray lets two actors share one, or CUDA says `invalid device ordinal`. Told of too few, the
+    trainer waits for ever.
     """
     param = group.params["num-gpus"]
     limits = [(key, value) for key, value in group.container.at("resources", "limits").items() if gpu_key(key)]
@@ -54,7 +54,9 @@ def num_gpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/321",
 )
 def num_gpus_without_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Ray schedules GPU work there and CUDA finds none, or sees every GPU of the node beside other pods."""
+    """Ray schedules GPU work on the pod. CUDA finds no GPU there, or sees every GPU of the node, those of other pods
+    too.
+    """
     param = group.params["num-gpus"]
     claims = group.container.at("resources", "claims")
     if not param.scalar or accelerators(group) or any(claims):
@@ -118,7 +120,7 @@ def gpu_key_not_detected(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def ray_resources_unparsable(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay parses it as JSON after trimming quotes; where that fails it logs a line, and fills in neither num-gpus
+    """KubeRay trims quotes and parses the rest as JSON. Where that fails it logs a line, and fills in neither num-gpus
     nor other accelerators.
     """
     if resources_param(group) is None:
@@ -137,8 +139,8 @@ def ray_resources_unparsable(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source="https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html",
 )
 def num_cpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """More: CPUs are shared without anyone knowing. Fewer: they lie idle. 0 on the head is a way to keep work off
-    it.
+    """Told of more CPUs, Ray runs more work than they can do; told of fewer, it leaves some idle. 0 on the head keeps
+    work off it.
     """
     param = group.params["num-cpus"]
     got = group.limit("cpu") or group.request("cpu")
@@ -164,7 +166,7 @@ def num_cpus_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def memory_param(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Ray schedules more than the memory cgroup allows; the kernel ends the pod."""
+    """Ray schedules more than the memory cgroup allows, and the kernel kills the pod."""
     param, limit = group.params["memory"], group.limit("memory")
     if param.scalar and limit and (param.known_quantity() or 0) > (limit.known_quantity() or 0):
         yield Hit(

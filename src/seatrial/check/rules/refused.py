@@ -49,8 +49,8 @@ def negative(*values: Value) -> Iterator[Hit]:
     source=VALIDATION_GO,
 )
 def auth_ray_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay goes by rayVersion, not by the image: for authOptions.mode token it wants 2.52.0, for enableK8sTokenAuth
-    2.55.0, and refuses the resource otherwise.
+    """KubeRay goes by rayVersion, not by the image. It refuses authOptions.mode token below 2.52.0, and
+    enableK8sTokenAuth below 2.55.0.
     """
     auth = cluster.value["authOptions"]
     if auth["mode"].require_known() != "token":
@@ -65,12 +65,12 @@ def auth_ray_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     "k8s-token-auth-conflict",
     "error",
     "cluster",
-    title="what cannot be had with enableK8sTokenAuth",
+    title="fields that KubeRay refuses beside enableK8sTokenAuth",
     fix="leave enableK8sTokenAuth out, or give a RayCluster mode: token without secretName",
     source=VALIDATION_GO,
 )
 def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay refuses it without mode: token, beside secretName, and in a RayJob or RayService."""
+    """KubeRay refuses enableK8sTokenAuth without mode: token, beside secretName, and in a RayJob or RayService."""
     auth, kind = cluster.value["authOptions"], cluster.manifest.kind
     asked, secret, mode = auth["enableK8sTokenAuth"], auth["secretName"], auth["mode"]
     if not asked.known_flag():
@@ -92,7 +92,9 @@ def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
 )
 def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it."""
+    """upgradeStrategy is for a RayCluster of its own. KubeRay makes the cluster of a RayJob or RayService, and then
+    refuses that cluster.
+    """
     if manifest.kind == "RayCluster" or manifest.cluster is None or manifest.selects_cluster:
         return  # with clusterSelector KubeRay makes no cluster of rayClusterSpec
     kind = manifest.cluster.value.at("upgradeStrategy", "type")
@@ -110,8 +112,8 @@ def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def gcs_conflict(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """KubeRay refuses old annotations, variables and rayStartParams for Redis beside gcsFaultToleranceOptions, and a
-    Redis address or user's name on the head without it.
+    """Beside gcsFaultToleranceOptions KubeRay refuses the old annotations, variables and rayStartParams for Redis.
+    Without these options it refuses a Redis address or user name on the head.
     """
     if not facts.since_kuberay(1, 3):
         return
@@ -149,8 +151,8 @@ def _option(variable: str) -> str:
     source=VALIDATION_GO,
 )
 def gcs_backend(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """KubeRay refuses Redis' options with backend rocksdb, `storage` without it, a claim beside what a new claim would
-    have, and a variable or volume that it sets for rocksdb.
+    """With backend rocksdb KubeRay refuses Redis' options, and a variable or volume that it sets itself. Without
+    rocksdb it refuses `storage`. Beside claimName it refuses the fields of a new claim.
     """
     options, head = cluster.value["gcsFaultToleranceOptions"], cluster.head
     storage = options["storage"]
@@ -191,7 +193,7 @@ def _own_mounts(places: Iterable[Value], name: str, path: str) -> Iterator[Hit]:
     source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
 )
 def group_labels(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5)."""
+    """KubeRay hands a group's labels to Ray, and refuses what is no Kubernetes label (since 1.5)."""
     for key, value in group.value["labels"].items():
         if not is_label_key(key):
             yield Hit(value, f"key {key}", "a Kubernetes label's key")
@@ -208,7 +210,7 @@ def group_labels(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
 )
 def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay names it itself, as it changes with the cluster, and refuses the RayService."""
+    """KubeRay names the head service itself, because the name changes with the cluster, and refuses the RayService."""
     if manifest.is_service and manifest.cluster:
         name = manifest.cluster.head.value.at("headService", "metadata", "name")
         if name.require_known():
@@ -225,8 +227,8 @@ def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def service_upgrade(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """It knows NewCluster, NewClusterWithIncrementalUpgrade, None. The incremental one needs the autoscaler and
-    clusterUpgradeOptions whose numbers fit (checked by default since 1.7).
+    """KubeRay knows NewCluster, NewClusterWithIncrementalUpgrade and None. The incremental upgrade needs the
+    autoscaler, and clusterUpgradeOptions with numbers that fit (checked by default since 1.7).
     """
     if not manifest.is_service:
         return
@@ -271,7 +273,7 @@ def _upgrade_numbers(options: Value) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def initializing_timeout(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """KubeRay refuses the RayService (since 1.5)."""
+    """KubeRay refuses the RayService (since 1.5): the annotation takes a positive duration."""
     if not manifest.is_service or not facts.since_kuberay(1, 5):
         return
     given = manifest.metadata.at("annotations", _TIMEOUT)

@@ -42,8 +42,8 @@ def extended_resource_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/2612",
 )
 def no_memory_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay passes no `memory`, so Ray takes the node's RAM for its own: it schedules, and sizes the object store, by
-    memory that the pod does not have. The autoscaler fails without limits.
+    """Without a limit KubeRay passes no `memory`, and Ray takes the node's RAM for its own: it schedules work, and
+    sizes the object store, by memory that the pod does not have. The autoscaler fails without limits.
     """
     # KubeRay takes the group's own resources in any case of letters.
     told = group.params["memory"].scalar or any(key.lower() == "memory" for key, _ in group.value["resources"].items())
@@ -79,7 +79,9 @@ def memory_tiny(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/2612",
 )
 def no_cpu_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """KubeRay takes num-cpus from the request; without one Ray counts the node's CPUs. The autoscaler needs limits."""
+    """Without a limit KubeRay takes num-cpus from the request; without either, Ray counts the node's CPUs. The
+    autoscaler needs limits.
+    """
     if not group.container or group.limit("cpu") or group.params["num-cpus"].scalar or group.value["resources"].items():
         return
     request = group.request("cpu")
@@ -96,8 +98,8 @@ def no_cpu_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
 )
 def requests_ne_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The pod is Burstable: the node may be given more than it has, and this pod is among the first to be evicted.
-    Shared memory is sized by the limit.
+    """The pod is Burstable: the node may run more pods than it has room for, and this pod is among the first to be
+    evicted. Shared memory is sized by the limit.
     """
     below = []
     # Equal as written is equal, be it as a placeholder; a request that is left out is the limit.
@@ -145,7 +147,7 @@ def requests_exceed_limits(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
 )
 def sidecar_resources(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The pod is no longer Guaranteed, and a LimitRange may refuse it."""
+    """With a container that has no resources the pod is not Guaranteed, and a LimitRange may refuse it."""
     for container in list(group.spec["containers"])[1:]:
         if not container.at("resources", "requests") and not container.at("resources", "limits"):
             yield Hit(container, f"{container['name'].raw or 'a container'} has no resources", "requests and limits")
@@ -160,7 +162,7 @@ def sidecar_resources(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=POD_GO,
 )
 def init_container_gpu(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """Its request raises what the pod asks for, and the device is counted twice while it starts."""
+    """The init container raises what the pod asks for, and the device is counted twice while it runs."""
     for container in group.spec["initContainers"]:
         for key, value in container.at("resources", "limits").items():
             if gpu_key(key) or key == "vpc.amazonaws.com/efa":
@@ -176,7 +178,7 @@ def init_container_gpu(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/4287",
 )
 def head_memory_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """The GCS, the dashboard and every driver run there; when the kernel ends it the whole cluster is lost."""
+    """The GCS, the dashboard and every driver run on the head: when the kernel kills it, the whole cluster is lost."""
     limit = group.limit("memory")
     size = limit.known_quantity() if limit else None
     if size is not None and size < Fraction(8 << 30):

@@ -99,7 +99,7 @@ def not_string(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=_VALIDATION,
 )
 def bad_yaml(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay refuses what is no YAML map and looks no further; Ray refuses wrong types, and ignores keys it does not
+    """KubeRay refuses text that is no YAML map. Ray refuses values of a wrong type, and ignores keys that it does not
     know.
     """
     given, environment = written(manifest), runtime_env(manifest)
@@ -160,7 +160,7 @@ def _scalars(value: Value) -> Iterator[Value]:
     source=_DEPENDENCIES,
 )
 def mutable_url(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """main.zip is other code tomorrow, and each node downloads it for itself: a run cannot be repeated."""
+    """main.zip may hold other code tomorrow, and each node downloads it for itself: a run cannot be repeated."""
     for key, place in _places(runtime_env(manifest)):
         if place.startswith(_REMOTE) and _BRANCH.search(place):
             yield Hit(written(manifest), f"{key} {place}", "the archive of a commit or a tag")
@@ -190,7 +190,7 @@ def local_http_mode(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=_OOM_DOCS,
 )
 def ray_vars(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """`ray start`, the raylet and the GCS run already when a job's environment is made; they never see them."""
+    """`ray start`, the raylet and the GCS run before a job's environment is made, and never see its variables."""
     names = [name for name, _ in runtime_env(manifest)["env_vars"].items() if _OF_THE_NODE.fullmatch(name)]
     if names:
         yield Hit(written(manifest), f"env_vars sets {', '.join(names)}", "the env of head and worker containers")
@@ -206,8 +206,8 @@ def ray_vars(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     needs=("kuberay",),
 )
 def not_expanded(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    """KubeRay passes the environment in double quotes through the submitter's shell: $NAME is the submitter's, mostly
-    empty, and not the node's.
+    """KubeRay passes the environment in double quotes through the submitter's shell. $NAME becomes the submitter's
+    value, which is mostly empty, and not the node's.
     """
     if not reads_shell(manifest, facts):
         return
@@ -237,7 +237,7 @@ def not_expanded(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     source=_DEPENDENCIES,
 )
 def secret(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It stands in the RayJob, in the submitter's command line and in Ray's dashboard."""
+    """The secret stands in the RayJob, in the submitter's command line and in Ray's dashboard."""
     environment = runtime_env(manifest)
     if any(_PASSWORD_IN_URL.search(value.raw) for value in _scalars(environment)):
         yield Hit(written(manifest), "a password in a URL", "a URL without it")

@@ -80,8 +80,8 @@ def _nothing(reference: re.Match[str]) -> str:
     source=_SECRETS,
 )
 def secret_in_entrypoint(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It stands in the RayJob, in the submitter's and the driver's command lines, in Ray's dashboard and in its logs,
-    for everyone who may read one of them.
+    """The secret stands in the RayJob, in the command lines of submitter and driver, in Ray's dashboard and in its
+    logs, for everyone who may read one of them.
     """
     entrypoint = manifest.spec["entrypoint"]
     if what := found(entrypoint.raw):
@@ -126,13 +126,15 @@ def _by_name(key: str, value: Value) -> bool:
     source=_SECRETS,
 )
 def secret_in_env(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """It stands in the file, in etcd and in the resource, for everyone who may read one of them."""
+    """The secret stands in the file, in etcd and in the resource, for everyone who may read one of them."""
     for name, value in literal_variables(manifest):
         text = value.raw
         if name in _AWS or not _is_secret(name) or _KUBERNETES_REFERENCE.fullmatch(text):
             continue
         if value.unknown:  # what fills it in writes it into the resource, secret or not
-            yield Hit(value, f"what replaces {name}'s {placeholder(text)} stands there as text", "secretKeyRef", "info")
+            yield Hit(
+                value, f"the value for {name}'s {placeholder(text)} will stand there as text", "secretKeyRef", "info"
+            )
         elif text.lower() not in _NO_SECRET and not _SWITCH.fullmatch(text) and not text.startswith("/"):
             yield Hit(value, f"{name} has a literal value of {len(text)} characters", "secretKeyRef")
 
@@ -155,7 +157,7 @@ def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         if name not in _AWS or not value.raw or _KUBERNETES_REFERENCE.fullmatch(value.raw):
             continue
         if value.unknown:
-            seen = f"what replaces {name}'s {placeholder(value.raw)} stands there as text"
+            seen = f"the value for {name}'s {placeholder(value.raw)} will stand there as text"
             yield Hit(value, seen, "a role instead of keys", "warning")
         else:
             yield Hit(value, f"{name} has a literal value", "a role instead of keys")

@@ -159,8 +159,8 @@ def ray_auth_off(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     source="https://nvd.nist.gov/vuln/detail/CVE-2026-27482",
 )
 def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
-    """Below 2.52 a web page that a developer has open can run code by the job API (CVE-2025-62593), below 2.54 it can
-    delete jobs (CVE-2026-27482).
+    """Before Ray 2.52 a web page that a developer has open can run code through the job API (CVE-2025-62593); before
+    2.54 it can delete jobs (CVE-2026-27482).
     """
     known = image(cluster.head.image.raw)
     value = cluster.head.image if known is not None and known.ray else cluster.ray_version
@@ -180,7 +180,7 @@ def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     source=_STANDARDS,
 )
 def privileged(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """It sees all devices of the node and can leave the container; the baseline Pod Security Standard refuses it. EFA
+    """The container sees all devices of the node and can break out; the baseline Pod Security Standard refuses it. EFA
     and GPUs do not need it.
     """
     for section in ("containers", "initContainers"):
@@ -199,7 +199,7 @@ def privileged(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source="https://huggingface.co/docs/transformers/models#custom-models",
 )
 def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """trust_remote_code runs Python that comes with the model: whatever its branch holds on that day."""
+    """trust_remote_code runs Python code from the model's repository: whatever the branch holds on that day."""
     for name, value in literal_variables(manifest):
         if _TRUST.search(name) and value.raw.lower() in ("1", "true", "yes"):
             yield Hit(value, f"{name} is {value.raw}", "a pinned revision")
@@ -215,7 +215,7 @@ def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "host-pid-ipc",
     "warning",
     "group",
-    title="the node's processes or shared memory",
+    title="a pod with the node's processes or shared memory",
     fix="remove hostPID and hostIPC",
     source=_STANDARDS,
 )
@@ -237,7 +237,7 @@ def host_pid_ipc(group: RayGroup, _: Facts) -> Iterator[Hit]:
     source=_STANDARDS,
 )
 def run_as_root(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """A namespace with the restricted Pod Security Standard refuses them. AWS's images run as root unless told
+    """A namespace with the restricted Pod Security Standard refuses such pods. AWS's images run as root unless told
     otherwise.
     """
     for context in (group.spec["securityContext"], group.container["securityContext"]):

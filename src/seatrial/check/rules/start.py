@@ -47,7 +47,7 @@ def table() -> dict[str, Any]:
 )
 def option_unknown(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`,
-    and the pod starts again and again.
+    and the pod restarts again and again.
     """
     for name, value in group.params.items():
         if name in table()["options"] or name in _OF_KUBERAY:
@@ -83,8 +83,8 @@ def _drops(name: str, value: Value) -> bool:
     source=POD_GO,
 )
 def option_value(group: RayGroup, _: Facts) -> Iterator[Hit]:
-    """`ray start` ends with `Invalid value`, and the pod starts again and again. It takes bytes as a whole number, no
-    Kubernetes quantity; KubeRay turns the text true into a switch without a value.
+    """`ray start` ends with `Invalid value`, and the pod restarts again and again. Sizes are whole numbers of bytes,
+    not Kubernetes quantities. KubeRay turns the text true into a switch without a value.
     """
     for name, value in group.params.items():
         kind = table()["options"].get(name)

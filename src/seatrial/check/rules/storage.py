@@ -98,7 +98,7 @@ def no_shared_storage(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
 )
 def storage_path_local(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Each pod has a folder of that name for itself: Ray Train fails with `Unable to set up cluster storage`, or
-    checkpoints go with their pods.
+    checkpoints are lost with their pods.
     """
     path = _folder(facts)
     if not path or not cluster.gang:
@@ -123,7 +123,7 @@ def storage_path_local(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     source=DLC_EKS,
 )
 def storage_mount_differs(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """The driver looks for checkpoints where the workers did not write them."""
+    """The driver looks for checkpoints where no worker wrote them."""
     path = _folder(facts)
     for group in cluster.gang:
         if facts.asked is None:
@@ -193,8 +193,8 @@ def _document(mount: Mount, manifest: Manifest, facts: Facts) -> Value | None:
     source=f"{K8S_DOCS}/concepts/storage/persistent-volumes/#access-modes",
 )
 def pvc_rwo(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """A ReadWriteOnce volume is attached to one node, a ReadWriteOncePod one to one pod: the others stay Pending with
-    `Multi-Attach error`.
+    """A ReadWriteOnce volume is attached to one node, a ReadWriteOncePod volume to one pod: the other pods stay Pending
+    with `Multi-Attach error`.
     """
     by_claim = {mount.claim.raw: mount for group in cluster.groups for mount in group.mounts}
     for name, mount in by_claim.items():
@@ -225,7 +225,7 @@ def _modes(claim: Value) -> set[str]:
     needs=("trial",),
 )
 def pvc_readonly(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """Checkpoints cannot be written."""
+    """Ray Train cannot write checkpoints there."""
     path = _folder(facts)
     if not path or not cluster.gang:
         return
@@ -250,8 +250,8 @@ def pvc_readonly(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     needs=("trial",),
 )
 def mountpoint_s3(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """Mountpoint cannot rename, append or write in the middle of a file, and deletes or overwrites only if told to:
-    torch's distributed checkpoints rename a file at their end, and old checkpoints stay.
+    """Mountpoint cannot rename a file, append to it or write in its middle, and deletes or overwrites only if told to.
+    torch's distributed checkpoints end with a rename, and old checkpoints stay.
     """
     path = _folder(facts)
     for group in cluster.gang:
@@ -283,7 +283,7 @@ def _driver(mount: Mount, manifest: Manifest, facts: Facts) -> str:
     source=f"{KUBERAY}/issues/956",
 )
 def s3_no_identity(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
-    """Without a service account that has a role (IRSA or Pod Identity) pods depend on the node's role, which they often
+    """Pods without a service account that has a role (IRSA or Pod Identity) depend on the node's role, which they often
     cannot reach: AccessDenied or NoCredentials.
     """
     asked = facts.asked is not None and facts.asked.storage_path.startswith("s3://") and not cluster.manifest.is_service

@@ -22,8 +22,8 @@ _RAYJOB_GO = f"{SOURCE}/controllers/ray/rayjob_controller.go"
     source=f"{SOURCE}/apis/ray/v1/rayjob_types.go",
 )
 def submission_mode_unknown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """The field is plain text to the API server. The controller knows four words; with another the job stays as it is
-    and nothing is submitted.
+    """The API server takes any text. The controller knows four words: with another one it submits nothing, and the job
+    stays as it is.
     """
     if (mode := manifest.submission_mode) not in ("K8sJobMode", "HTTPMode", "InteractiveMode", "SidecarMode"):
         yield Hit(
@@ -35,8 +35,8 @@ def submission_mode_unknown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "submission-http-mode",
     "info",
     "job",
-    title="HTTPMode",
-    fix="use K8sJobMode or SidecarMode if one of these is missed",
+    title="a job that the operator submits itself",
+    fix="use K8sJobMode or SidecarMode if you need one of these",
     source=_RAYJOB_GO,
 )
 def http_mode(manifest: Manifest, _: Facts) -> Iterator[Hit]:
@@ -51,12 +51,12 @@ def http_mode(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "submission-sidecar-limits",
     "error",
     "job",
-    title="what cannot be had with SidecarMode",
+    title="fields that KubeRay refuses beside SidecarMode",
     fix="leave it out",
     source=VALIDATION_GO,
 )
 def sidecar_limits(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay refuses submitterPodTemplate, submitterConfig, and a head with another restartPolicy than Never."""
+    """KubeRay refuses submitterPodTemplate, submitterConfig, and a head whose restartPolicy is not Never."""
     if manifest.submission_mode != "SidecarMode":
         return
     for key in ("submitterPodTemplate", "submitterConfig"):
@@ -72,7 +72,7 @@ def sidecar_limits(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     "info",
     "job",
     title="a job that someone must submit",
-    fix="use another submissionMode where nobody waits for it",
+    fix="use another submissionMode if nobody will submit the job",
     source=VALIDATION_GO,
 )
 def interactive(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
@@ -116,7 +116,9 @@ def submitter_restart(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=_RAYJOB_GO,
 )
 def submitter_command(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay then adds nothing: the entrypoint is not used, and a submitter that is tried again submits again."""
+    """KubeRay then adds nothing: it does not use the entrypoint, and a submitter that is retried submits the job
+    again.
+    """
     if not manifest.submitter or manifest.submission_mode != "K8sJobMode" or not own_command(manifest):
         return
     container = manifest.submitter.container
@@ -136,8 +138,8 @@ def submitter_command(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=JOB_GO,
 )
 def submitter_placement(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    """KubeRay's own submitter has the head's image and neither node selector nor tolerations: some node pulls the image
-    for it, or it stays Pending where every node is tainted.
+    """KubeRay's own submitter has the head's image, and neither a node selector nor tolerations. Some node pulls that
+    image for it, or the pod stays Pending where every node is tainted.
     """
     if manifest.submission_mode != "K8sJobMode" or not manifest.cluster or not manifest.cluster.trains:
         return
