@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.check.command import Checked, Settings, run
-from seatrial.check.runner import Outcome, Selection
+from seatrial.check.runner import CheckResult, Selection
 from seatrial.check.server import SERVER_RULES, ask
 from seatrial.check.server.asking import CHECKS
 from seatrial.errors import InputError
@@ -120,7 +120,9 @@ def file(tmp_path: Path) -> Callable[..., Path]:
 
 def answered(path: Path, world: World, settings: Settings | None = None, *, offline: bool = False) -> Checked:
     """What the cluster adds to nothing, or to what the files alone show."""
-    checked = run((path,), settings or Settings(kuberay="1.7")) if offline else Checked(Outcome(resources=1), [], ())
+    checked = (
+        run((path,), settings or Settings(kuberay="1.7")) if offline else Checked(CheckResult(resources=1), [], ())
+    )
     return ask(checked, (path,), Recorded(world), settings=settings)
 
 
@@ -377,7 +379,7 @@ def test_nothing_to_ask_about_asks_nothing(file: Callable[..., Path]) -> None:
 
 
 def test_standard_input_is_asked_about_too() -> None:
-    checked = Checked(Outcome(resources=1), [], ())
+    checked = Checked(CheckResult(resources=1), [], ())
     world = World().lose(ACCOUNTS, "train")
     found = ask(checked, (Path("-"),), Recorded(world), stdin=io.BytesIO(changed({}).encode()))
     assert {(f.path, f.rule) for f in found.outcome.findings} == {("<stdin>", "sa-missing")}

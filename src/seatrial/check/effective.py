@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.check import inputs, operator
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import DEFAULT_KUBERAY, Derived
 from seatrial.check.values import CannotTell
 from seatrial.check.values import shown as size
@@ -59,7 +59,7 @@ def lines(manifest: Manifest, kuberay: str) -> Iterator[Line]:
     """Everything that KubeRay derives from a resource."""
     cluster = manifest.cluster
     if cluster is None:
-        selector = manifest.spec["clusterSelector"]
+        selector = manifest.spec["clusterSelector"]  # the one way to run without a cluster of its own
         chosen = Derived("an existing one", "clusterSelector is set", selector)
         none = Derived("none", "the resource describes no head group", manifest.spec)
         yield _line("resource", "cluster", chosen if selector else none)
@@ -92,7 +92,7 @@ def _line(part: str, name: str, derived: Derived) -> Line:
     return Line(part, name, str(derived.value), derived.reason, origin.field, origin.line, origin.raw)
 
 
-def _group(group: Group, kuberay: str) -> Iterator[Line]:
+def _group(group: RayGroup, kuberay: str) -> Iterator[Line]:
     part = group.title
     yield from _told(
         part, "pods", lambda: Derived(group.pods, "replicas × numOfHosts", group.value["replicas"] or group.value)
@@ -103,7 +103,7 @@ def _group(group: Group, kuberay: str) -> Iterator[Line]:
         yield _line(part, "ray start", Derived("unknown", unknown.reason, unknown.value))
         params = {}
     for key, derived in params.items():
-        if derived.reason != "as written":
+        if derived.reason != "as written":  # what the manifest says itself its reader knows
             yield _line(part, key, derived)
     yield from _told(part, "command", lambda: operator.command(group))
     yield from _told(part, "/dev/shm", lambda: _shm(group))
@@ -115,29 +115,29 @@ def _group(group: Group, kuberay: str) -> Iterator[Line]:
         yield _line(part, f"env {name}", value)
 
 
-def _shm(group: Group) -> Derived:
+def _shm(group: RayGroup) -> Derived:
     shm = operator.shared_memory(group)
     amount = "no limit" if shm.size is None else size(shm.size)
     return Derived(f"{amount}{'' if shm.memory else ', on a disk'}", shm.reason, shm.origin)
 
 
-def _probes(group: Group, kuberay: str) -> Derived:
+def _probes(group: RayGroup, kuberay: str) -> Derived:
     found = operator.probes(group, kuberay)
     reason = "the container has its own" if found.readiness == found.liveness == "own" else found.reason
     return Derived(f"readiness {found.readiness}, liveness {found.liveness}", reason, group.cluster.ray_version)
 
 
-def _variables(group: Group) -> dict[str, Derived]:
+def _variables(group: RayGroup) -> dict[str, Derived]:
     """What KubeRay adds to the environment that a program can see (setContainerEnvVars)."""
     here, port = group.container, group.cluster.head.params["port"].raw or "6379"
     added: dict[str, Derived] = {}
-    if "RAY_ADDRESS" not in group.env:
+    if "RAY_ADDRESS" not in group.env:  # the other variables that KubeRay sets say nothing about the manifest
         host = "127.0.0.1" if group.is_head else "<head service>"
         added["RAY_ADDRESS"] = Derived(f"{host}:{port}", "KubeRay sets it where the container does not", here)
     return added
 
 
-def _service(cluster: Cluster) -> Iterator[Line]:
+def _service(cluster: RayClusterSpec) -> Iterator[Line]:
     try:
         ports = operator.head_ports(cluster)
     except CannotTell as unknown:
@@ -147,7 +147,8 @@ def _service(cluster: Cluster) -> Iterator[Line]:
         yield _line("head service", f"port {name}", derived)
 
 
-def _autoscaler(cluster: Cluster) -> Iterator[Line]:
+def _autoscaler(cluster: RayClusterSpec) -> Iterator[Line]:
+    # The autoscaler is a sidecar of the head's pod: it has the head's image and account unless told otherwise.
     image = cluster.value.at("autoscalerOptions", "image")
     own = Derived(image.raw, "as written", image) if image else None
     yield _line("autoscaler", "image", own or Derived(cluster.head.image.raw, "the head's image", cluster.head.image))
@@ -188,5 +189,6 @@ def document(found: Iterable[Effective]) -> list[dict[str, Any]]:
 
 
 def _document(line: Line) -> dict[str, Any]:
+    # In JSON `path` is the field's name, as the place of the file stands beside it under that name.
     names = {"part": "part", "name": "name", "value": "value", "reason": "reason", "path": "field", "line": "line"}
     return {shown: getattr(line, name) for name, shown in (*names.items(), ("source", "source"))}

@@ -21,6 +21,7 @@ MAX_FILE_BYTES = 64 << 20
 MAX_DEPTH = 100
 MAX_NODES = 500_000  # of one document, aliases counted each time they are used
 
+# libyaml's parser where PyYAML was built with it: the one in Python is far slower.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MARKER = re.compile(rb"^(---|\.\.\.)(?=[\s]|$)", re.MULTILINE)
 _INT = re.compile(r"[-+]?(0[bB][01_]+|0[oO]?[0-7_]+|0[xX][0-9a-fA-F_]+|[1-9][0-9_]*|0)")
@@ -121,8 +122,8 @@ def _only_directives(chunk: bytes) -> bool:
     if b"%" not in chunk:
         return False
     text = chunk.removeprefix(b"...")
-    lines = [entry for line in text.splitlines() if (entry := line.strip()) and not entry.startswith(b"#")]
-    return all(entry.startswith(b"%") for entry in lines)
+    lines = [line.strip() for line in text.splitlines()]
+    return all(line.startswith((b"%", b"#")) for line in lines if line)
 
 
 def _read(chunk: bytes, path: str, line: int) -> Node | None:
@@ -142,6 +143,7 @@ def _read(chunk: bytes, path: str, line: int) -> Node | None:
         place = Place(path, line + text.count("\n", 0, error.position), 1)
         raise InputError("a control character", place=place, expected="printable text") from None
     except (yaml.MarkedYAMLError, InputError) as error:
+        # A raw Helm template fails in many ways (`{{` is a map in a map); what it is helps more than how it fails.
         if template := _TEMPLATE.search(text):
             place = Place(path, line + text.count("\n", 0, template.start()), 1)
             raise InputError("a template, not YAML yet", place=place, fix=RENDER_FIRST) from None
@@ -155,7 +157,7 @@ def _read(chunk: bytes, path: str, line: int) -> Node | None:
 def _not_yaml(error: Any, text: str, path: str, line: int) -> InputError:
     mark = error.problem_mark or error.context_mark
     place = Place(path, line + mark.line, mark.column + 1) if mark else Place(path, line, 1)
-    lines = text.splitlines()
+    lines = text.splitlines()  # libyaml's mark may be behind the last of them
     at = lines[mark.line][mark.column : mark.column + 1] if mark and mark.line < len(lines) else ""
     problem = clean(str(error.problem or error.context), 200)
     return InputError(f"not YAML: {problem}", place=place, fix="indent with spaces, not tabs" if at == "\t" else "")
@@ -234,11 +236,12 @@ class _Builder:
         else:
             self._key[-1] = None
             name = key[0]
-            if name == "<<" and not isinstance(node.value, str):
+            if name == "<<" and not isinstance(node.value, str):  # a text under that key is only a text
                 self._merge(parent, node)
             else:
                 parent.value[name] = node
                 parent.keys[name] = key[1:]
+        # An alias counts at each use: a few lines of aliases of aliases are a billion values to whoever walks them.
         parent.size += node.size
         parent.depth = max(parent.depth, node.depth + 1)
         if parent.size > MAX_NODES or parent.depth > MAX_DEPTH:
@@ -265,7 +268,7 @@ class _Builder:
                 place = Place(self._path, node.line, node.column)
                 raise InputError("<< of something that is no map", place=place, expected="an alias of a map")
             for name, child in source.value.items():
-                parent.value.setdefault(name, child)
+                parent.value.setdefault(name, child)  # without an entry in `keys`: it is not written here
 
 
 def _resolve(text: str) -> Any:
@@ -288,4 +291,6 @@ def _integer(text: str) -> Any:
         number = int(digits[2:] if digits[1:2] in ("b", "x", "o") else digits, base)
     except ValueError:  # 09, which Go reads as a float
         return float(digits) * sign
-    return sign * number if number < 1 << 64 else float(sign * number) if number < 1 << 1000 else text
+    if number < 1 << 64:
+        return sign * number
+    return float(sign * number) if number < 1 << 1000 else text  # beyond the range of a float

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
+from seatrial.check.operator import version
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import ImageFacts, image
 from seatrial.hardware.instances import Instance, instance
@@ -43,16 +45,20 @@ class Facts:
     asked: Asked | None = None
     claims: dict[tuple[str, str], Value] = field(default_factory=dict)  # PVCs in the input, by namespace and name
 
+    def since_kuberay(self, *release: int) -> bool:
+        """Whether this KubeRay is at least that release."""
+        return (version(self.kuberay) or ()) >= release
+
     def image(self, value: Value) -> ImageFacts:
         """What is known about the image at `value`. Raises CannotTell where no table knows it."""
-        known = image(value.text)
+        known = image(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about image {value.raw or '(none)'}", value)
         return known
 
     def instance(self, value: Value) -> Instance:
         """What is known about an instance type. Raises CannotTell where no table knows it."""
-        known = instance(value.text)
+        known = instance(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about instance type {value.raw}", value)
         return known
@@ -96,20 +102,38 @@ def rule(
     on: Subject,
     *,
     title: str,
-    why: str,
     fix: str,
     source: str,
     needs: tuple[Need, ...] = (),
 ) -> Callable[[Function], Function]:
-    """Registers a function as a rule."""
+    """Registers a function as a rule. Its docstring is the rule's `why`, joined to one line.
+
+    Raises ValueError for a function without one, unless Python strips docstrings (-OO).
+    """
 
     def register(function: Function) -> Function:
-        if id in RULES:
-            raise ValueError(f"two rules named {id}")
-        RULES[id] = Rule(id, severity, on, title, why, fix, source, needs, function)
+        why = " ".join((function.__doc__ or "").split())
+        if not why and sys.flags.optimize < 2:
+            raise ValueError(f"rule {id} has no docstring, which says why the rule is there")
+        _add(Rule(id, severity, on, title, why, fix, source, needs, function))
         return function
 
     return register
+
+
+def found_elsewhere(id: str, severity: Severity, on: Subject, *, title: str, why: str, fix: str, source: str) -> None:
+    """Registers what is said about a rule whose hits `structure` or `suppression` finds."""
+    _add(Rule(id, severity, on, title, why, fix, source, (), _no_hits))
+
+
+def _no_hits(*_: object) -> Iterable[Hit]:
+    return ()
+
+
+def _add(new: Rule) -> None:
+    if new.id in RULES:
+        raise ValueError(f"two rules named {new.id}")
+    RULES[new.id] = new
 
 
 def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
@@ -121,7 +145,7 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "submitter", manifest.submitter
     for pod in manifest.pods:
         yield "pod", pod
-    cluster: Cluster | None = manifest.cluster
+    cluster: RayClusterSpec | None = manifest.cluster
     if cluster is None:
         return
     yield "cluster", cluster
@@ -132,6 +156,6 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "gpu", group
 
 
-def nvidia(group: Group) -> bool:
+def nvidia(group: RayGroup) -> bool:
     """Whether a group asks for NVIDIA GPUs, in requests or limits."""
     return bool(group.limit("nvidia.com/gpu") or group.request("nvidia.com/gpu"))

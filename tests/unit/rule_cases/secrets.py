@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from tests.support.manifests import WORKER_CONTAINER
 from tests.support.rule_case import Case
 
 _TOKEN = "hf_" + "a1B2" * 8
+_ENV = f"{WORKER_CONTAINER}.env.2"
 _NOTE = "metadata.annotations.[example.com/note]"
 
 
 def _runs(broken: str, right: str) -> Case:
     return Case("secret-in-entrypoint", {"spec.entrypoint": broken}, {"spec.entrypoint": right}, "RayJob")
+
+
+def _variable(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
 
 
 CASES: tuple[Case, ...] = (
@@ -23,5 +29,25 @@ CASES: tuple[Case, ...] = (
         "secret-in-annotation",
         {"metadata.annotations.[example.com/api-token]": "abcdef0123456789"},
         {"metadata.annotations.[example.com/api-token-name]": "abcdef0123456789"},
+    ),
+    Case(
+        "secret-in-plain-env",
+        {_ENV: _variable("HF_TOKEN", "hf_abcdefgh")},
+        {_ENV: _variable("OPENAI_API_KEY", "EMPTY")},
+    ),
+    Case(
+        "secret-in-plain-env",
+        {_ENV: _variable("HF_TOKEN", "${HF_TOKEN}")},
+        {_ENV: _variable("HF_TOKEN", "$(TOKEN_OF_A_SECRET)")},
+    ),
+    Case(
+        "aws-keys-in-env",
+        {_ENV: _variable("AWS_ACCESS_KEY_ID", "${AWS_ACCESS_KEY_ID}")},
+        {_ENV: _variable("AWS_ACCESS_KEY_ID", "$(KEY_OF_A_SECRET)")},
+    ),
+    Case(
+        "aws-keys-in-env",
+        {_ENV: _variable("AWS_SECRET_ACCESS_KEY", "abcdefgh")},
+        {_ENV: {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "aws", "key": "secret"}}}},
     ),
 )

@@ -7,12 +7,7 @@ import json
 from tests.support.manifests import HEAD, HEAD_CONTAINER, WORKER_CONTAINER, WORKER_POD, changed
 from tests.support.rule_case import Case
 
-_ENV = f"{WORKER_CONTAINER}.env.2"
 _RAYPROJECT = "rayproject/ray:2.52.0"
-
-
-def _variable(name: str, value: str) -> dict[str, str]:
-    return {"name": name, "value": value}
 
 
 def _with_ingress(annotations: dict[str, str]) -> str:
@@ -47,26 +42,6 @@ CASES: tuple[Case, ...] = (
         "ray-version-cve",
         {f"{HEAD_CONTAINER}.image": _RAYPROJECT, f"{HEAD}.rayStartParams.num-gpus": "0"},
         {"spec.rayVersion": "2.54.0"},
-    ),
-    Case(
-        "secret-in-plain-env",
-        {_ENV: _variable("HF_TOKEN", "hf_abcdefgh")},
-        {_ENV: _variable("OPENAI_API_KEY", "EMPTY")},
-    ),
-    Case(
-        "secret-in-plain-env",
-        {_ENV: _variable("HF_TOKEN", "${HF_TOKEN}")},
-        {_ENV: _variable("HF_TOKEN", "$(TOKEN_OF_A_SECRET)")},
-    ),
-    Case(
-        "aws-keys-in-env",
-        {_ENV: _variable("AWS_ACCESS_KEY_ID", "${AWS_ACCESS_KEY_ID}")},
-        {_ENV: _variable("AWS_ACCESS_KEY_ID", "$(KEY_OF_A_SECRET)")},
-    ),
-    Case(
-        "aws-keys-in-env",
-        {_ENV: _variable("AWS_SECRET_ACCESS_KEY", "abcdefgh")},
-        {_ENV: {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "aws", "key": "secret"}}}},
     ),
     Case(
         "privileged",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import number
 from seatrial.check.rule import DLC_EKS, JOB_GO, Facts, Hit, nvidia, rule
 from seatrial.check.values import CannotTell, Value, shown
@@ -17,12 +17,12 @@ _TYPES = "https://karpenter.sh/docs/reference/instance-types/"
 _SCALING = "https://docs.ray.io/en/latest/train/user-guides/using-gpus.html"
 
 
-def instances_of(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def instances_of(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     """What is known of every instance type that a group may run on. Raises CannotTell where one is unknown."""
     return [(value, facts.instance(value)) for value in group.instance_types]
 
 
-def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def _named(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     found = instances_of(group, facts)
     if not found:
         raise CannotTell(f"no instance type is named for the {group.title}", group.spec["nodeSelector"])
@@ -31,10 +31,10 @@ def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
 
 def _total(amounts: list[Value], most: Fraction | int) -> Fraction:
     """The sum. Raises CannotTell for a placeholder, unless the others exceed `most` without it."""
-    total = sum((amount.quantity or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
-    if total <= most:
+    total = sum((amount.known_quantity() or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
+    if total <= most:  # else a placeholder can only add to what is too much already
         for amount in amounts:
-            amount.text  # noqa: B018 - raises for a placeholder
+            amount.require_known()
     return total
 
 
@@ -43,34 +43,44 @@ def _together(amounts: list[Value]) -> str:
 
 
 @rule(
-    "gpu-exceeds-instance", "error", "group",
+    "gpu-exceeds-instance",
+    "error",
+    "group",
     title="more GPUs than the instance has",
-    why="No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`.",
-    fix="ask for at most what the instance has", source=_TYPES, needs=("instance",),
-)  # fmt: skip
-def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="ask for at most what the instance has",
+    source=_TYPES,
+    needs=("instance",),
+)
+def gpu_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`."""
     limits = group.asked("nvidia.com/gpu")
     if not limits or not group.instance_types:
         return
-    most = max(found.gpus for _, found in instances_of(group, facts))
-    if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+    most = max(found.gpus for _, found in instances_of(group, facts))  # of several types one that fits is enough
+    total = _total(limits, most)
+    if total > most:
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(limits[0], f"{total} GPUs{_together(limits)}, {names} has {most}", f"at most {most}")
 
 
 @rule(
-    "efa-exceeds-instance", "error", "group",
+    "efa-exceeds-instance",
+    "error",
+    "group",
     title="more EFA interfaces than the instance has",
-    why="No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`.",
-    fix="ask for at most what the instance has", source=_EFA_DOCS, needs=("instance",),
-)  # fmt: skip
-def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="ask for at most what the instance has",
+    source=_EFA_DOCS,
+    needs=("instance",),
+)
+def efa_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`."""
     limits = group.asked(_EFA)
     if not limits or not group.instance_types:
         return
     most = max(found.efa for _, found in instances_of(group, facts))
-    if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+    total = _total(limits, most)
+    if total > most:
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(
             limits[0],
             f"{total} EFA interfaces{_together(limits)}, {names} has {most or 'none'}",
@@ -79,46 +89,59 @@ def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-missing", "warning", "cluster",
+    "efa-missing",
+    "warning",
+    "cluster",
     title="EFA left unused between GPU workers",
-    why="Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA.",
-    fix=f"add {_EFA} to limits and requests, and use an image with aws-ofi-nccl", source=DLC_EKS, needs=("instance",),
-)  # fmt: skip
-def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    fix=f"add {_EFA} to limits and requests, and use an image with aws-ofi-nccl",
+    source=DLC_EKS,
+    needs=("instance",),
+)
+def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
+    """Without the device NCCL uses TCP, slowly and without an error, even where the image selects EFA."""
     groups = [group for group in cluster.workers if nvidia(group)]
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
         return
     if any(list(group.spec["resourceClaims"]) for group in groups) or sum(group.pods for group in groups) < 2:
-        return
+        return  # a claim may be for EFA, and one pod has nobody to talk to
     for group in groups:
         kinds = _named(group, facts)
+        # Of several types the one without EFA may be meant.
         if all(found.efa for _, found in kinds):
-            name, count = kinds[0][0].text, kinds[0][1].efa
+            name, count = kinds[0][0].require_known(), kinds[0][1].efa
             yield Hit(group.container["resources"], f"no {_EFA}, {name} has {count}", f'limits: {{{_EFA}: "{count}"}}')
 
 
 @rule(
-    "efa-not-all", "info", "worker",
+    "efa-not-all",
+    "info",
+    "worker",
     title="fewer EFA interfaces than the instance has",
-    why="With all GPUs taken, the rest of the bandwidth cannot be used by anyone else.",
-    fix="take all of them", source=_EFA_DOCS, needs=("instance",),
-)  # fmt: skip
-def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="take all of them",
+    source=_EFA_DOCS,
+    needs=("instance",),
+)
+def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """A pod that takes all GPUs of a node leaves the rest of the EFA interfaces to nobody: their bandwidth is lost."""
     efa, gpus = group.limit(_EFA), group.limit("nvidia.com/gpu")
     if not efa or not gpus or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.efa)
-    if gpus.quantity == least.gpus and (efa.quantity or 0) < least.efa:
-        yield Hit(efa, f"{efa.text} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
+    # A pod with all GPUs has the node for itself; one with fewer leaves EFA for the pod beside it.
+    if gpus.known_quantity() == least.gpus and (efa.known_quantity() or 0) < least.efa:
+        yield Hit(efa, f"{efa.raw} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
 
 
 @rule(
-    "efa-with-dra-and-plugin", "warning", "worker",
+    "efa-with-dra-and-plugin",
+    "warning",
+    "worker",
     title="EFA by device plugin and by resource claims at once",
-    why="Both would hand out the same interfaces.",
-    fix="use one of the two", source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
-)  # fmt: skip
-def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="use one of the two",
+    source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
+)
+def efa_twice(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """The device plugin and the resource claim would hand out the same interfaces."""
     claims = [
         claim
         for claim in group.spec["resourceClaims"]
@@ -129,12 +152,18 @@ def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cpu-mem-exceeds-allocatable", "error", "group",
+    "cpu-mem-exceeds-allocatable",
+    "error",
+    "group",
     title="more CPU or memory than a node can give",
-    why="The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance type.",
-    fix="ask for less, and leave room for DaemonSets", source=_TYPES, needs=("instance",),
-)  # fmt: skip
-def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="ask for less, and leave room for DaemonSets",
+    source=_TYPES,
+    needs=("instance",),
+)
+def exceeds_allocatable(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """The kubelet and the system keep a part of each node, so no node has room: the pod stays Pending, and Karpenter
+    finds no instance type.
+    """
     for key, unit in (("cpu", Fraction(1, 1000)), ("memory", Fraction(1 << 20))):
         asked = group.asked(key)
         if not asked or not group.instance_types:
@@ -142,43 +171,48 @@ def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
         kinds = instances_of(group, facts)
         given = [found.allocatable_cpu_m if key == "cpu" else found.allocatable_memory_mib for _, found in kinds]
         if any(amount is None for amount in given):
-            raise CannotTell(f"what {kinds[given.index(None)][0].text} can allocate is not known", asked[0])
+            raise CannotTell(f"what {kinds[given.index(None)][0].require_known()} can allocate is not known", asked[0])
         most = max(amount for amount in given if amount is not None) * unit
-        total = _total(asked, most - (added := _autoscaler(group, key))) + added
+        added = _autoscaler(group, key)
+        total = _total(asked, most - added) + added
         if total > most:
-            names = ", ".join(value.text for value in group.instance_types)
+            names = ", ".join(value.require_known() for value in group.instance_types)
             amount, sum_ = (shown(n) if key == "memory" else f"{float(n):g}" for n in (most, total))
             seen = f"{key} {sum_}{_together(asked)}, {names} can allocate {amount}"
             yield Hit(asked[0], seen, f"less than {amount}")
 
 
-def _autoscaler(group: Group, key: str) -> Fraction:
-    """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), where the options say nothing else."""
+def _autoscaler(group: RayGroup, key: str) -> Fraction:
+    """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), unless the options say it."""
     if not group.is_head or not group.cluster.autoscaling:
         return Fraction(0)
     own = group.cluster.value.at("autoscalerOptions", "resources")
     if not own:
         return Fraction(1, 2) if key == "cpu" else Fraction(512 << 20)
-    asked = own["requests"][key] if own["requests"][key] else own["limits"][key]
-    return Fraction(0) if asked.unknown else asked.quantity or Fraction(0)
+    asked = own["requests"][key] if own["requests"][key] else own["limits"][key]  # as Kubernetes fills in a request
+    return Fraction(0) if asked.unknown else asked.known_quantity() or Fraction(0)
 
 
 @rule(
-    "gpu-underfill-instance", "info", "worker",
+    "gpu-underfill-instance",
+    "info",
+    "worker",
     title="GPUs left idle on the instance",
-    why="The rest of a node's GPUs is paid for; two workers on one node share its EFA interface.",
-    fix="take all GPUs of the instance", source=_TYPES, needs=("instance",),
-)  # fmt: skip
-def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="take all GPUs of the instance",
+    source=_TYPES,
+    needs=("instance",),
+)
+def gpu_underfill(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """GPUs that no pod asks for are paid for and idle. Two workers on one node share its EFA interface."""
     limit = group.limit("nvidia.com/gpu")
     if not limit or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.gpus)
-    if (limit.quantity or 0) < least.gpus:
-        yield Hit(limit, f"{limit.text} of {least.gpus} GPUs of {least.name}", str(least.gpus))
+    if (limit.known_quantity() or 0) < least.gpus:
+        yield Hit(limit, f"{limit.raw} of {least.gpus} GPUs of {least.name}", str(least.gpus))
 
 
-def gpus_of(cluster: Cluster) -> int:
+def gpus_of(cluster: RayClusterSpec) -> int:
     """GPUs that Ray will know of, over all pods. Raises CannotTell."""
     total = Fraction(0)
     for group in cluster.groups:
@@ -188,15 +222,19 @@ def gpus_of(cluster: Cluster) -> int:
 
 
 @rule(
-    "world-size-exceeds-gpus", "error", "cluster",
+    "world-size-exceeds-gpus",
+    "error",
+    "cluster",
     title="more workers than the cluster has GPUs",
-    why="The trainer waits for ever for a placement group that cannot be placed.",
-    fix="make num_workers × gpus_per_worker fit replicas × GPUs", source=_SCALING, needs=("trial",),
-)  # fmt: skip
-def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    fix="make num_workers × gpus_per_worker fit replicas × GPUs",
+    source=_SCALING,
+    needs=("trial",),
+)
+def world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
+    """The trainer waits for ever for a placement group that cannot be placed."""
     asked = facts.asked
     if asked is None or not asked.gpus_per_worker:
-        return
+        return  # `cpus-per-worker-infeasible` says it
     wanted, there = asked.num_workers * asked.gpus_per_worker, gpus_of(cluster)
     if wanted > there:
         seen = f"the trial asks for {wanted} GPUs ({asked.num_workers} workers), the cluster has {there}"
@@ -204,12 +242,16 @@ def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cpus-per-worker-infeasible", "error", "cluster",
+    "cpus-per-worker-infeasible",
+    "error",
+    "cluster",
     title="more workers than the cluster has CPUs",
-    why="Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever.",
-    fix="make num_workers fit the CPUs", source=_SCALING, needs=("trial",),
-)  # fmt: skip
-def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    fix="make num_workers fit the CPUs",
+    source=_SCALING,
+    needs=("trial",),
+)
+def cpu_world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
+    """Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever."""
     asked = facts.asked
     if asked is None or asked.gpus_per_worker:
         return
@@ -223,15 +265,19 @@ def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "entrypoint-takes-gang-gpu", "error", "job",
+    "entrypoint-takes-gang-gpu",
+    "error",
+    "job",
     title="the driver takes a GPU that a worker needs",
-    why="entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever.",
-    fix="leave entrypointNumGpus out", source=JOB_GO, needs=("trial",),
-)  # fmt: skip
+    fix="leave entrypointNumGpus out",
+    source=JOB_GO,
+    needs=("trial",),
+)
 def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
+    """entrypointNumGpus reserves the GPU for the driver. The workers no longer fit, and the trainer waits for ever."""
     taken = manifest.spec["entrypointNumGpus"]
-    if not taken or not manifest.cluster or not (taken.quantity or 0):
+    if not taken or not manifest.cluster or not (taken.known_quantity() or 0):
         return
     there = gpus_of(manifest.cluster)
-    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.quantity or 0) > there:
-        yield Hit(taken, f"{taken.text} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")
+    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.known_quantity() or 0) > there:
+        yield Hit(taken, f"{taken.raw} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Pod
+from seatrial.check.manifest import PodTemplate
 from seatrial.check.names import is_port_name
 from seatrial.check.rule import K8S_DOCS, Facts, Hit, rule
 from seatrial.check.rules.images import wrong
@@ -26,12 +26,17 @@ _PROBE = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
 @rule(
-    "image-invalid", "error", "pod",
-    title="no image, or one that no registry can have",
-    why="A container without an image is refused; the kubelet does not pull a reference that it cannot parse: `InvalidImageName`.",
-    fix="write it as registry/repository:tag", source=_IMAGES,
-)  # fmt: skip
-def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    "image-invalid",
+    "error",
+    "pod",
+    title="no image, or an image name that does not parse",
+    fix="write it as registry/repository:tag",
+    source=_IMAGES,
+)
+def image_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """The API server refuses a container without an image. The kubelet does not pull an image whose name it cannot
+    parse: `InvalidImageName`.
+    """
     for container in containers(pod):
         image = container["image"]
         if not image.scalar:
@@ -41,16 +46,20 @@ def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "env-invalid", "error", "pod",
-    title="a variable with two sources, or with none that is known",
-    why="A variable has a value or one source. Kubernetes refuses the pod.",
-    fix="keep one of them", source=_ENV,
-)  # fmt: skip
-def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    "env-invalid",
+    "error",
+    "pod",
+    title="a variable with two sources, or with none",
+    fix="keep one source",
+    source=_ENV,
+)
+def env_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: a variable has either a value or one source."""
     for container in containers(pod):
         for entry in container["env"]:
             name, source = entry["name"].raw, entry["valueFrom"]
             given = [key for key, value in source.items() if value]
+            # A placeholder for the value may be replaced by nothing.
             if source and entry["value"].raw and not entry["value"].unknown:
                 yield Hit(source, f"{name} has a value and valueFrom", "one of the two")
             elif source.node and isinstance(source.node.value, dict) and len(given) != 1:
@@ -58,14 +67,18 @@ def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "volume-mount-unknown", "error", "pod",
+    "volume-mount-unknown",
+    "error",
+    "pod",
     title="a mount of a volume that the pod does not have",
-    why="Kubernetes refuses the pod: `volumeMounts[…].name: Not found`.",
-    fix="add the volume to the same template, or correct the name", source=_VOLUMES,
-)  # fmt: skip
-def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="add the volume to the same template, or correct the name",
+    source=_VOLUMES,
+)
+def volume_mount_unknown(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: `volumeMounts[…].name: Not found`."""
     volumes = [volume["name"] for volume in pod.spec["volumes"]]
     known = {name.raw for name in volumes} | {*_OF_KUBERAY}
+    # A placeholder for the list, for a volume or for its name may be the volume that is missing.
     unsure = next((v for v in (pod.spec["volumes"], *pod.spec["volumes"], *volumes) if v.unknown), None)
     for container in containers(pod):
         for mount in container["volumeMounts"]:
@@ -79,12 +92,15 @@ def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "sub-path-invalid", "error", "pod",
+    "sub-path-invalid",
+    "error",
+    "pod",
     title="a subPath that leaves its volume",
-    why="It is relative and has no `..` in it; Kubernetes refuses the pod otherwise.",
-    fix="write a path below the volume's root", source=f"{_VOLUMES}#using-subpath",
-)  # fmt: skip
-def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="write a path below the volume's root",
+    source=f"{_VOLUMES}#using-subpath",
+)
+def sub_path_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: a subPath is relative and has no `..` in it."""
     for container in containers(pod):
         for mount in container["volumeMounts"]:
             for path in (mount["subPath"], mount["subPathExpr"]):
@@ -93,34 +109,46 @@ def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "volume-source-invalid", "error", "pod",
-    title="a volume of two kinds, or of none",
-    why="Kubernetes refuses a volume of two kinds. One of none becomes an emptyDir: what is written there goes with the pod.",
-    fix="give each volume one source", source=_VOLUMES,
-)  # fmt: skip
-def volume_source_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    "volume-source-invalid",
+    "error",
+    "pod",
+    title="a volume with two sources, or with none",
+    fix="give each volume one source",
+    source=_VOLUMES,
+)
+def volume_source_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses a volume with two sources. A volume without a source becomes an emptyDir: what is written
+    there is lost with the pod.
+    """
     for volume in pod.spec["volumes"]:
         kinds = [key for key, value in volume.items() if value and key != "name"]
         if len(kinds) > 1:
             yield Hit(volume, f"volume {volume['name'].raw} is {' and '.join(kinds)}", "one of them")
+        # `emptyDir:` with nothing behind it is null, and meant all the same.
         elif volume["name"].raw and not kinds and volume["emptyDir"].node is None:
             yield Hit(volume, f"volume {volume['name'].raw} has no source", "a claim or another source", "warning")
 
 
 @rule(
-    "container-port-invalid", "error", "pod",
+    "container-port-invalid",
+    "error",
+    "pod",
     title="a port that Kubernetes refuses",
-    why="Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, a letter among them, and is given once in a container.",
-    fix="correct the number or shorten the name", source=_POD_API,
-)  # fmt: skip
-def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="correct the number or shorten the name",
+    source=_POD_API,
+)
+def container_port_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, among them a
+    letter, and is unique in its container.
+    """
     for container in containers(pod):
         names: set[str] = set()
         for port in container["ports"]:
             name = port["name"]
-            for number in (port["containerPort"], port["hostPort"]):
-                if not number.unknown and number.integer is not None and not 1 <= number.integer <= 65535:
-                    yield Hit(number, f"saw {number.raw}", "1 to 65535")
+            for value in (port["containerPort"], port["hostPort"]):
+                number = None if value.unknown else value.known_integer()
+                if number is not None and not 1 <= number <= 65535:
+                    yield Hit(value, f"saw {value.raw}", "1 to 65535")
             if not name.raw or name.unknown:
                 continue
             if not is_port_name(name.raw):
@@ -131,12 +159,15 @@ def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "handler-invalid", "error", "pod",
-    title="a hook or probe that does nothing, or two things",
-    why="Each has exactly one action. Kubernetes refuses the pod: `must specify a handler type`.",
-    fix="give it one action, such as exec.command, or leave it out", source=_PROBES,
-)  # fmt: skip
-def handler_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    "handler-invalid",
+    "error",
+    "pod",
+    title="a hook or probe without an action, or with two",
+    fix="give it one action, such as exec.command, or leave it out",
+    source=_PROBES,
+)
+def handler_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: `must specify a handler type`. A hook or probe has exactly one action."""
     for container in containers(pod):
         for name in ("preStop", "postStart"):
             yield from _one_action(container["lifecycle"][name], _HOOKS)
@@ -146,7 +177,7 @@ def handler_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 def _one_action(handler: Value, known: tuple[str, ...]) -> Iterator[Hit]:
     if not handler or handler.scalar:
-        return
+        return  # a placeholder, or of a wrong type, which `structure` says
     given, name = [key for key in known if handler[key]], handler.path[-1]
     if len(given) != 1:
         yield Hit(handler, f"{name} has {' and '.join(given) or 'no action'}", f"one of {', '.join(known)}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, accelerators
+from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
 from seatrial.check.operator import overwrites_command, version
 from seatrial.check.reading import placeholder
-from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, rule
+from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError
 from seatrial.hardware.images import ImageFacts
@@ -16,7 +16,7 @@ from seatrial.image.reference import parse
 _OFI_PATHS = ("/opt/amazon/ofi-nccl/lib64", "/opt/amazon/efa/lib")
 
 
-def images_of(cluster: Cluster) -> list[tuple[str, Value]]:
+def images_of(cluster: RayClusterSpec) -> list[tuple[str, Value]]:
     """Who runs which image: head, worker groups, and the autoscaler where it has one of its own."""
     found = [(group.title, group.image) for group in cluster.groups if group.image.scalar and not wrong(group.image)]
     autoscaler = cluster.value.at("autoscalerOptions", "image")
@@ -38,43 +38,59 @@ def tag_of(image: Value) -> str | None:
     name, digest, _ = image.raw.partition("@")
     if digest:
         return None
-    tag = name.rpartition("/")[2].partition(":")[2]
+    tag = name.rpartition("/")[2].partition(":")[2]  # behind the last slash: a registry's port has a colon too
     if placeholder(tag) or (not tag and placeholder(name.rpartition("/")[2])):
         raise CannotTell(f"{image.field} is {image.raw}", image)
     return tag
 
 
 @rule(
-    "ray-version-missing", "warning", "cluster",
+    "ray-version-missing",
+    "warning",
+    "cluster",
     title="no rayVersion",
-    why="KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and group priorities.",
-    fix="set rayVersion to the image's Ray", source=POD_GO,
-)  # fmt: skip
-def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    fix="set rayVersion to the image's Ray",
+    source=POD_GO,
+)
+def ray_version_missing(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
+    """KubeRay decides by rayVersion. Without it KubeRay probes with wget instead of HTTP, and refuses token
+    authentication and group priorities.
+    """
     if not cluster.ray_version.raw:
         yield Hit(cluster.ray_version, "rayVersion is missing", "the version of Ray in the image")
 
 
 @rule(
-    "ray-version-unparsable", "warning", "cluster",
+    "ray-version-unparsable",
+    "warning",
+    "cluster",
     title="a rayVersion that KubeRay cannot parse",
-    why="KubeRay takes it as unknown: wget probes, no token authentication, no priorities.",
-    fix="write X.Y.Z", source=VALIDATION_GO,
-)  # fmt: skip
-def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
-    text = cluster.ray_version.text
+    fix="write X.Y.Z",
+    source=VALIDATION_GO,
+)
+def ray_version_unparsable(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
+    """KubeRay treats the version as unknown: it probes with wget, and refuses token authentication and group
+    priorities.
+    """
+    text = cluster.ray_version.require_known()
     if text and version(text) is None:
         yield Hit(cluster.ray_version, f"saw {text}", "X.Y.Z")
 
 
 @rule(
-    "ray-version-mismatch", "error", "cluster",
+    "ray-version-mismatch",
+    "error",
+    "cluster",
     title="rayVersion is not the Ray in the image",
-    why="KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not have what they ask for.",
-    fix="set rayVersion to the image's Ray", source=f"{KUBERAY}/issues/154", needs=("image",),
-)  # fmt: skip
-def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
-    asked, untold = version(cluster.ray_version.text), None
+    fix="set rayVersion to the image's Ray",
+    source=f"{KUBERAY}/issues/154",
+    needs=("image",),
+)
+def ray_version_mismatch(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
+    """KubeRay chooses probes, autoscaler and authentication by rayVersion. What runs is the image's Ray, and it may not
+    have what they need.
+    """
+    asked, untold = version(cluster.ray_version.require_known()), None
     for who, image in images_of(cluster) if asked else ():
         try:
             ray = _ray_in(image, facts)
@@ -82,7 +98,7 @@ def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
             untold = untold or unknown  # another image may still show it
             continue
         if version(ray) != asked:
-            seen = f"rayVersion {cluster.ray_version.text}, the image of the {who} has Ray {ray}"
+            seen = f"rayVersion {cluster.ray_version.raw}, the image of the {who} has Ray {ray}"
             yield Hit(cluster.ray_version, seen, ray)
             return
     if untold:
@@ -99,14 +115,22 @@ def _ray_in(image: Value, facts: Facts) -> str:
 
 
 @rule(
-    "image-floating-tag", "warning", "group",
+    "image-floating-tag",
+    "warning",
+    "group",
     title="a tag that moves",
-    why="Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be repeated.",
-    fix="pin the digest: seatrial image resolve", source=f"{KUBERAY}/issues/530",
-)  # fmt: skip
-def image_floating_tag(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="pin the digest: seatrial image resolve",
+    source=f"{KUBERAY}/issues/530",
+)
+def image_floating_tag(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be
+    repeated.
+    """
     image = group.image
-    if not image.scalar or wrong(image) or (tag := tag_of(image)) is None:
+    if not image.scalar or wrong(image):
+        return
+    tag = tag_of(image)
+    if tag is None:  # a digest does not move
         return
     if tag in ("", "latest", "nightly", "main", "master"):
         seen = f"the {group.title} runs {image.raw}" + ("" if tag else ", which means :latest")
@@ -124,85 +148,104 @@ def _known(facts: Facts, image: Value) -> ImageFacts | None:
 
 
 @rule(
-    "image-not-digest", "info", "group",
+    "image-not-digest",
+    "info",
+    "group",
     title="an image without a digest",
-    why="A tag can be pushed again; only the digest names one image.",
-    fix="pin the digest: seatrial image resolve", source=f"{DLC}/pull/6637",
-)  # fmt: skip
-def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="pin the digest: seatrial image resolve",
+    source=f"{DLC}/pull/6637",
+)
+def image_not_digest(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """A tag can be pushed again; only the digest names one image."""
     if group.image.scalar and not wrong(group.image) and tag_of(group.image) is not None:
         yield Hit(group.image, f"the {group.title} runs {group.image.raw}", "…@sha256:…")
 
 
 @rule(
-    "mixed-images", "warning", "cluster",
+    "mixed-images",
+    "warning",
+    "cluster",
     title="pods of one cluster with different images",
-    why="Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects that cannot be unpickled.",
-    fix="use one image everywhere", source=f"{KUBERAY}/issues/2303",
-)  # fmt: skip
-def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    fix="use one image everywhere",
+    source=f"{KUBERAY}/issues/2303",
+)
+def mixed_images(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
+    """Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects
+    that cannot be unpickled.
+    """
     found = images_of(cluster)
     for who, image in found[1:]:
-        first = found[0][1]
-        if image.raw == first.raw:
+        owner, first = found[0]
+        if image.raw == first.raw:  # as written: two equal placeholders become one image
             continue
-        one, other = _known(facts, first), _known(facts, image) if not (first.text and image.unknown) else None
-        if (
-            image.text
-            and one
-            and other
-            and one.ray
-            and other.ray
-            and (one.ray, one.python) != (other.ray, other.python)
-        ):
-            seen = f"Ray {one.ray} on the {found[0][0]}, Ray {other.ray} on the {who}"
+        first.require_known()
+        image.require_known()
+        one, other = _known(facts, first), _known(facts, image)
+        if one and other and one.ray and other.ray and (one.ray, one.python) != (other.ray, other.python):
+            seen = f"Ray {one.ray} on the {owner}, Ray {other.ray} on the {who}"
             yield Hit(image, seen, "the same Ray and Python", "error")
-        elif one and other and one.ray and one.python:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image", "info")
-        else:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image")
+            continue
+        # Two images with the same Ray and Python work; of others it is not known.
+        severity: Severity | None = "info" if one and other and one.ray and one.python else None
+        yield Hit(image, f"{who} runs {image.raw}, {owner} runs {first.raw}", "one image", severity)
 
 
 @rule(
-    "image-wrong-dlc", "error", "group",
+    "image-wrong-dlc",
+    "error",
+    "group",
     title="a serving image for training",
-    why="AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP.",
-    fix="use ray:train-ml-cuda-…", source=f"{DLC}/tree/main/docs/ray", needs=("image",),
-)  # fmt: skip
-def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="use ray:train-ml-cuda-…",
+    source=f"{DLC}/tree/main/docs/ray",
+    needs=("image",),
+)
+def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """AWS's ray:serve-ml images have another Ray and PyTorch and no EFA stack: NCCL uses TCP."""
     if group.cluster.manifest.is_service or not accelerators(group) or not group.image.scalar:
         return
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and known.training is False:
-        severity = None if known.tag.startswith("serve-ml") else "warning"  # serve-llm has EFA, but not this stack
-        yield Hit(group.image, f"saw {group.image.text}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
+        # serve-llm has EFA, but not this stack.
+        severity: Severity | None = None if known.tag.startswith("serve-ml") else "warning"
+        yield Hit(group.image, f"saw {group.image.raw}", "a ray:train-ml-cuda tag", severity)
 
 
 @rule(
-    "entrypoint-bypassed", "info", "group",
+    "entrypoint-bypassed",
+    "info",
+    "group",
     title="the image's entrypoint does not run",
-    why="KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13 needs a driver of release 580 or later on the node.",
-    fix="use nodes with driver 580 or later, or the annotation ray.io/overwrite-container-cmd with the entrypoint in front of $KUBERAY_GEN_RAY_START_CMD",
-    source=POD_GO, needs=("image",),
-)  # fmt: skip
-def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="use nodes with driver 580 or later, or the annotation ray.io/overwrite-container-cmd with the entrypoint in "
+    "front of $KUBERAY_GEN_RAY_START_CMD",
+    source=POD_GO,
+    needs=("image",),
+)
+def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs. The image's CUDA 13
+    needs a driver of release 580 or later on the node.
+    """
     if group.is_head or not accelerators(group) or not group.image.scalar or overwrites_command(group):
-        return
+        return  # no CUDA there, or the command is the manifest's own
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and (version(known.cuda or "") or (0,)) >= (13,):
         yield Hit(group.image, "the image's entrypoint.sh is not run", "driver 580 or later on the nodes")
 
 
 @rule(
-    "overwrite-cmd-without-start", "error", "group",
-    title="a command of its own that never starts Ray",
-    why="With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait for the head for ever.",
-    fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"', source=POD_GO,
-)  # fmt: skip
-def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
+    "overwrite-cmd-without-start",
+    "error",
+    "group",
+    title="a command that never starts Ray",
+    fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"',
+    source=POD_GO,
+)
+def overwrite_without_start(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs without Ray, and workers wait
+    for the head for ever.
+    """
     if not overwrites_command(group) or not group.container:
         return
-    words = " ".join(part.text for key in ("command", "args") for part in group.container[key])
+    words = " ".join(part.require_known() for key in ("command", "args") for part in group.container[key])
     if "ray start" not in words and "KUBERAY_GEN_RAY_START_CMD" not in words:
         yield Hit(
             group.container, f"the {group.title} runs {words or 'the entrypoint of the image'}", "`ray start` in it"
@@ -210,24 +253,36 @@ def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "container-command-set", "warning", "group",
+    "container-command-set",
+    "warning",
+    "group",
     title="a command that runs in front of `ray start`",
-    why="KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting, and what a child shell exports is lost.",
-    fix="leave command and args out; use env, or the overwrite annotation", source=POD_GO,
-)  # fmt: skip
-def container_command(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="leave command and args out; use env, or the overwrite annotation",
+    source=POD_GO,
+)
+def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """KubeRay puts command and args in front of `ray start`, joined with &&. A command that does not end keeps Ray from
+    starting, and variables that a child shell exports are lost.
+    """
     own = [part for key in ("command", "args") for part in group.container[key]]
+    # KubeRay leaves a command with `ray start` in it as it is.
     if own and not overwrites_command(group) and not any("ray start" in part.raw for part in own):
         yield Hit(own[0], f"runs `{' '.join(part.raw for part in own)} && … ray start`", "no command and args")
 
 
 @rule(
-    "path-override", "warning", "group",
+    "path-override",
+    "warning",
+    "group",
     title="PATH without the folder that `ray` is in",
-    why="The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is missing.",
-    fix="keep /opt/venv/bin in front", source=f"{DLC}/tree/main/docs/ray-train", needs=("image",),
-)  # fmt: skip
-def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
+    fix="keep /opt/venv/bin in front",
+    source=f"{DLC}/tree/main/docs/ray-train",
+    needs=("image",),
+)
+def path_override(group: RayGroup, facts: Facts) -> Iterator[Hit]:
+    """The value replaces the image's PATH. Without the folder of the virtual environment the container ends with `ray:
+    command not found`.
+    """
     path = group.variable("PATH")
     if not path.scalar or not group.image.scalar or group.image.unknown:
         return
@@ -237,28 +292,35 @@ def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "ld-library-path-override", "warning", "group",
+    "ld-library-path-override",
+    "warning",
+    "group",
     title="LD_LIBRARY_PATH without the OFI plugin",
-    why="The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error.",
-    fix=f"keep {' and '.join(_OFI_PATHS)} in it", source=DLC_EKS,
-)  # fmt: skip
-def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
+    fix=f"keep {' and '.join(_OFI_PATHS)} in it",
+    source=DLC_EKS,
+)
+def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """The value replaces the image's. NCCL does not find aws-ofi-nccl and uses TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
+    # Kubernetes and shells expand the variable itself: then the image's value is still in front.
     if not path.scalar or not efa or path.raw.startswith(("$(LD_LIBRARY_PATH)", "$LD_LIBRARY_PATH")):
         return
-    parts = path.text.split(":")
+    parts = path.require_known().split(":")
     if not any("ofi-nccl" in part or part.rstrip("/") == "/opt/amazon/ofi-nccl/lib64" for part in parts):
-        yield Hit(path, f"LD_LIBRARY_PATH is {path.text}", _OFI_PATHS[0])
+        yield Hit(path, f"LD_LIBRARY_PATH is {path.raw}", _OFI_PATHS[0])
 
 
 @rule(
-    "pull-always-large-image", "info", "group",
+    "pull-always-large-image",
+    "info",
+    "group",
     title="imagePullPolicy Always",
-    why="Each pod start asks the registry again; an outage there stops recovery.",
-    fix="pin a digest and use IfNotPresent", source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
-)  # fmt: skip
-def pull_always(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="pin a digest and use IfNotPresent",
+    source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
+)
+def pull_always(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """Each pod start asks the registry again: while the registry is down, no pod can be replaced."""
     policy = group.container["imagePullPolicy"]
-    if policy.text == "Always" and accelerators(group):
+    if policy.require_known() == "Always" and accelerators(group):
         yield Hit(policy, "Always", "IfNotPresent with a digest")

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.operator import version
 from seatrial.check.rule import JOB_GO, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.rules.storage import identity
 from seatrial.check.values import Value
@@ -17,18 +16,8 @@ _MANAGERS = ("ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue")
 _ORDER = ("DeleteWorkers", "DeleteCluster", "DeleteSelf")  # a later one must not come before an earlier one
 
 
-def since(facts: Facts, *numbers: int) -> bool:
-    """Whether this KubeRay is at least that release."""
-    return (version(facts.kuberay) or ()) >= numbers
-
-
-def selects(manifest: Manifest) -> bool:
-    """Whether a RayJob runs on a cluster that exists already."""
-    return bool(manifest.spec["clusterSelector"].items())
-
-
 def _positive(value: Value) -> bool:
-    return bool(value) and (value.integer or 0) > 0
+    return bool(value) and (value.known_integer() or 0) > 0
 
 
 def _has_accelerators(manifest: Manifest) -> bool:
@@ -36,72 +25,91 @@ def _has_accelerators(manifest: Manifest) -> bool:
 
 
 @rule(
-    "rayjob-needs-cluster", "error", "job",
+    "rayjob-needs-cluster",
+    "error",
+    "job",
     title="a RayJob without a cluster",
-    why="KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector.",
-    fix="add rayClusterSpec", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="add rayClusterSpec",
+    source=VALIDATION_GO,
+)
 def needs_cluster(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    if not manifest.spec["rayClusterSpec"] and not selects(manifest):
+    """KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector."""
+    if not manifest.spec["rayClusterSpec"] and not manifest.selects_cluster:
         yield Hit(manifest.spec["rayClusterSpec"], "neither rayClusterSpec nor clusterSelector", "one of them")
 
 
 @rule(
-    "rayjob-no-cleanup", "warning", "job",
+    "rayjob-no-cleanup",
+    "warning",
+    "job",
     title="the cluster stays when the job has ended",
-    why="shutdownAfterJobFinishes is false by default: nodes, GPUs among them, are held and paid for until someone deletes the RayJob.",
-    fix="set shutdownAfterJobFinishes: true and a ttlSecondsAfterFinished that leaves time to read logs", source=_TYPES_GO,
-)  # fmt: skip
+    fix="set shutdownAfterJobFinishes: true and a ttlSecondsAfterFinished that leaves time to read logs",
+    source=_TYPES_GO,
+)
 def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """shutdownAfterJobFinishes is false by default: nodes, GPUs among them, are held and paid for until someone deletes
+    the RayJob.
+    """
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if selects(manifest) or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.flag:
+    if manifest.selects_cluster or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.known_flag():
         return
     if manifest.kueue:
-        return  # kueue-no-shutdown
+        return  # `kueue-no-shutdown` says it
     seen = "false" if shutdown else "not set, which is false"
     yield Hit(shutdown, seen, "true, or a deletionStrategy")
 
 
 @rule(
-    "ttl-without-shutdown", "error", "job",
-    title="a time to live that nothing ends",
-    why="KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes.",
-    fix="set shutdownAfterJobFinishes: true; with deletionRules, use their ttlSeconds", source=VALIDATION_GO,
-)  # fmt: skip
+    "ttl-without-shutdown",
+    "error",
+    "job",
+    title="ttlSecondsAfterFinished without shutdownAfterJobFinishes",
+    fix="set shutdownAfterJobFinishes: true; with deletionRules, use their ttlSeconds",
+    source=VALIDATION_GO,
+)
 def ttl_without_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes."""
     ttl = manifest.spec["ttlSecondsAfterFinished"]
-    if ttl and not manifest.spec["shutdownAfterJobFinishes"].flag and _positive(ttl):
-        yield Hit(ttl, f"{ttl.text} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true")
+    if ttl and not manifest.spec["shutdownAfterJobFinishes"].known_flag() and _positive(ttl):
+        yield Hit(ttl, f"{ttl.raw} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true")
 
 
 @rule(
-    "ttl-zero-logs-lost", "info", "job",
+    "ttl-zero-logs-lost",
+    "info",
+    "job",
     title="the cluster goes at once, and its logs with it",
-    why="ttlSecondsAfterFinished is 0 by default: head and workers are deleted as soon as the job ends, with everything below /tmp/ray.",
-    fix="set ttlSecondsAfterFinished: 600 or more, or keep /tmp/ray on a shared volume", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="set ttlSecondsAfterFinished: 600 or more, or keep /tmp/ray on a shared volume",
+    source=_RAYJOB_GO,
+)
 def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """ttlSecondsAfterFinished is 0 by default: head and workers are deleted as soon as the job ends, with everything
+    below /tmp/ray.
+    """
     ttl = manifest.spec["ttlSecondsAfterFinished"]
-    if not manifest.cluster or selects(manifest) or not manifest.spec["shutdownAfterJobFinishes"].flag:
+    if not manifest.cluster or manifest.selects_cluster or not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         return
-    logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].text or "/tmp/ray")
-    if not _positive(ttl) and not (logs and identity(logs)):
+    logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].require_known() or "/tmp/ray")
+    if not _positive(ttl) and not (logs and identity(logs)):  # on shared storage the logs outlive the pods
         yield Hit(ttl, "0" if ttl else "not set, which is 0", "time to read the logs")
 
 
 @rule(
-    "deletion-rules-conflict", "error", "job",
+    "deletion-rules-conflict",
+    "error",
+    "job",
     title="a deletion strategy that contradicts itself",
-    why="KubeRay refuses the RayJob.",
-    fix="use deletionRules alone, each with one condition", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="use deletionRules alone, each with one condition",
+    source=VALIDATION_GO,
+)
 def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses the RayJob."""
     strategy, shutdown = manifest.spec["deletionStrategy"], manifest.spec["shutdownAfterJobFinishes"]
     if not strategy:
         return
     legacy = [strategy[key] for key in ("onSuccess", "onFailure") if strategy[key]]
     rules = list(strategy["deletionRules"])
-    if rules and shutdown.flag:
+    if rules and shutdown.known_flag():
         yield Hit(shutdown, "shutdownAfterJobFinishes beside deletionRules", "one of them")
     if rules and legacy:
         yield Hit(legacy[0], "onSuccess and onFailure beside deletionRules", "deletionRules alone")
@@ -109,13 +117,15 @@ def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         yield Hit(strategy, "neither deletionRules nor both onSuccess and onFailure", "deletionRules")
     for policy in (entry["policy"] for entry in (*rules, *legacy)):
         yield from _impossible(manifest, policy)
-        if policy.raw == "DeleteNone" and not rules and shutdown.flag:
+        # Only onSuccess and onFailure: beside deletionRules the flag itself was hit above.
+        if policy.raw == "DeleteNone" and not rules and shutdown.known_flag():
             yield Hit(policy, "DeleteNone beside shutdownAfterJobFinishes: true", "another policy")
     yield from _disordered(rules)
 
 
 def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
-    if selects(manifest) and policy.raw in ("DeleteCluster", "DeleteWorkers"):
+    """A policy that KubeRay cannot carry out on this cluster: not its own, or one whose workers come back."""
+    if manifest.selects_cluster and policy.raw in ("DeleteCluster", "DeleteWorkers"):
         yield Hit(policy, f"{policy.raw} of a cluster that clusterSelector chose", "DeleteSelf or DeleteNone")
     elif policy.raw == "DeleteWorkers" and manifest.cluster and manifest.cluster.autoscaling:
         yield Hit(policy, "DeleteWorkers beside the autoscaler", "DeleteCluster")
@@ -123,30 +133,35 @@ def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
 
 def _disordered(rules: list[Value]) -> Iterator[Hit]:
     """Conditions that are not one, rules that stand twice, and times out of order."""
-    ends: dict[str, dict[str, Value]] = {}
+    ends: dict[str, dict[str, Value]] = {}  # by the state in which the job ended: each policy's ttlSeconds
     for entry in rules:
         named = [entry["condition"][key] for key in ("jobStatus", "jobDeploymentStatus") if entry["condition"][key]]
         if len(named) != 1:
-            yield Hit(entry["condition"], "not one condition", "either jobStatus or jobDeploymentStatus")
+            yield Hit(entry["condition"], "no condition, or two of them", "either jobStatus or jobDeploymentStatus")
             continue
-        seen, policy = ends.setdefault(f"{named[0].path[-1]} {named[0].text}", {}), entry["policy"].text
-        if policy in seen:
-            yield Hit(entry, f"a second {policy} when {named[0].path[-1]} is {named[0].text}", "one rule for each")
-        seen[policy] = entry["condition"]["ttlSeconds"]
+        field, state = named[0].path[-1], named[0].require_known()
+        ttls, policy = ends.setdefault(f"{field} {state}", {}), entry["policy"].require_known()
+        if policy in ttls:
+            yield Hit(entry, f"a second {policy} when {field} is {state}", "one rule for each")
+        ttls[policy] = entry["condition"]["ttlSeconds"]
     for ttls in ends.values():
         there = [(policy, ttls[policy]) for policy in _ORDER if policy in ttls]
         for (first, early), (second, late) in pairwise(there):
-            if (late.integer or 0) < (early.integer or 0):
-                yield Hit(late, f"{second} after {late.text or 0} s, {first} after {early.text} s", f"{first} first")
+            if (late.known_integer() or 0) < (early.known_integer() or 0):
+                seen = f"{second} after {late.raw or 0} s, {first} after {early.raw} s"
+                yield Hit(late, seen, f"{first} first")
 
 
 @rule(
-    "rayjob-no-deadline", "warning", "job",
+    "rayjob-no-deadline",
+    "warning",
+    "job",
     title="no deadline",
-    why="A job that stays Pending or hangs holds its nodes, GPUs among them, until someone looks.",
-    fix="set activeDeadlineSeconds, and preRunningDeadlineSeconds where the CRD has it", source=_TYPES_GO,
-)  # fmt: skip
+    fix="set activeDeadlineSeconds, and preRunningDeadlineSeconds where the CRD has it",
+    source=_TYPES_GO,
+)
 def no_deadline(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """A job that stays Pending or hangs holds its nodes, GPUs among them, until someone looks."""
     active, before = manifest.spec["activeDeadlineSeconds"], manifest.spec["preRunningDeadlineSeconds"]
     if not active and not before and manifest.cluster:
         severity: Severity | None = None if _has_accelerators(manifest) else "info"
@@ -155,12 +170,15 @@ def no_deadline(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "deadline-not-positive", "error", "job",
+    "deadline-not-positive",
+    "error",
+    "job",
     title="a deadline or a count that KubeRay refuses",
-    why="Deadlines must be at least 1; backoffLimit and ttlSecondsAfterFinished at least 0.",
-    fix="correct it, or leave it out", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="correct it, or leave it out",
+    source=VALIDATION_GO,
+)
 def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Deadlines must be at least 1; backoffLimit and ttlSecondsAfterFinished at least 0."""
     least = {
         "activeDeadlineSeconds": 1,
         "preRunningDeadlineSeconds": 1,
@@ -169,31 +187,40 @@ def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     }
     for key, lowest in least.items():
         value = manifest.spec[key]
-        if value and value.integer is not None and value.integer < lowest:
-            yield Hit(value, f"saw {value.text}", f"{lowest} or more")
+        number = value.known_integer()
+        if number is not None and number < lowest:
+            yield Hit(value, f"saw {value.raw}", f"{lowest} or more")
 
 
 @rule(
-    "backoff-full-cluster", "info", "job",
-    title="retries build a new cluster each",
-    why="A retry waits for the old RayCluster to go, not for its pods: both attempts may write one checkpoint folder. Without resuming each starts from step 0.",
-    fix="resume from the latest checkpoint; retry workers with Ray Train's FailureConfig first", source=f"{KUBERAY}/issues/5211",
-)  # fmt: skip
+    "backoff-full-cluster",
+    "info",
+    "job",
+    title="retries that each build a new cluster",
+    fix="resume from the latest checkpoint; retry workers with Ray Train's FailureConfig first",
+    source=f"{KUBERAY}/issues/5211",
+)
 def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """A retry waits until the old RayCluster is deleted, not until its pods are gone: both attempts may write to one
+    checkpoint folder. A job that does not resume starts from step 0 each time.
+    """
     limit = manifest.spec["backoffLimit"]
     if _has_accelerators(manifest) and _positive(limit):
-        yield Hit(limit, f"backoffLimit {limit.text}", "a job that resumes, or 0")
+        yield Hit(limit, f"backoffLimit {limit.raw}", "a job that resumes, or 0")
 
 
 @rule(
-    "cluster-selector-unknown-key", "warning", "job",
+    "cluster-selector-unknown-key",
+    "warning",
+    "job",
     title="a clusterSelector that KubeRay does not read",
-    why="KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace.",
-    fix="keep ray.io/cluster alone", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="keep ray.io/cluster alone",
+    source=_RAYJOB_GO,
+)
 def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace."""
     selector = manifest.spec["clusterSelector"]
-    if selects(manifest) and not selector["ray.io/cluster"].raw:
+    if manifest.selects_cluster and not selector["ray.io/cluster"].raw:
         yield Hit(selector, "no ray.io/cluster: KubeRay refuses it", "ray.io/cluster: <name>", "error")
         return
     for key, value in selector.items():
@@ -202,74 +229,96 @@ def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cluster-selector-shutdown", "warning", "job",
+    "cluster-selector-shutdown",
+    "warning",
+    "job",
     title="deletion of a cluster that the job did not make",
-    why="KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing.",
-    fix="leave them out, and delete the cluster by hand", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="leave them out, and delete the cluster by hand",
+    source=_RAYJOB_GO,
+)
 def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    if not selects(manifest):
+    """KubeRay never deletes a cluster that clusterSelector chose: these fields do nothing."""
+    if not manifest.selects_cluster:
         return
-    if manifest.spec["shutdownAfterJobFinishes"].flag:
+    if manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(manifest.spec["shutdownAfterJobFinishes"], "true beside clusterSelector", "no such field")
     if manifest.spec["deletionStrategy"]:
         yield Hit(manifest.spec["deletionStrategy"], "beside clusterSelector", "no such field")
 
 
 @rule(
-    "cluster-selector-backoff", "error", "job",
-    title="what cannot be had with clusterSelector",
-    why="KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector.",
-    fix="leave it out, or give the job a cluster of its own", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
+    "cluster-selector-backoff",
+    "error",
+    "job",
+    title="fields that KubeRay refuses beside clusterSelector",
+    fix="leave it out, or give the job a cluster of its own",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
 def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    if not selects(manifest):
+    """KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector."""
+    if not manifest.selects_cluster:
         return
     spec = manifest.spec
-    if since(facts, 1, 6) and _positive(spec["backoffLimit"]):
-        yield Hit(spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].text} beside clusterSelector", "0")
-    if spec["suspend"].flag:
+    if facts.since_kuberay(1, 6) and _positive(spec["backoffLimit"]):
+        yield Hit(spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].raw} beside clusterSelector", "0")
+    if spec["suspend"].known_flag():
         yield Hit(spec["suspend"], "suspend beside clusterSelector", "no such field")
     if manifest.submission_mode == "SidecarMode":
         yield Hit(spec["submissionMode"], "SidecarMode beside clusterSelector", "K8sJobMode or HTTPMode")
 
 
 @rule(
-    "job-id-fixed", "warning", "job",
+    "job-id-fixed",
+    "warning",
+    "job",
     title="a fixed job id on a cluster that stays",
-    why="The submitter finds that id done already, submits nothing and follows the old job: a second run ends as the first did.",
-    fix="leave jobId out: KubeRay makes a new one", source=JOB_GO,
-)  # fmt: skip
+    fix="leave jobId out: KubeRay makes a new one",
+    source=JOB_GO,
+)
 def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The submitter finds a job with that id that has ended already, submits nothing and follows the old job: a second
+    run ends as the first did.
+    """
     given = manifest.spec["jobId"]
-    if given.raw and selects(manifest) and manifest.submission_mode != "InteractiveMode":
+    # A cluster of the job's own is new, and in InteractiveMode whoever submits the job sets the id.
+    if given.raw and manifest.selects_cluster and manifest.submission_mode != "InteractiveMode":
         yield Hit(given, f"jobId {given.raw} beside clusterSelector", "no jobId")
 
 
 @rule(
-    "managed-by-value", "error", "manifest",
-    title="managedBy names something else",
-    why="The API server refuses other values, and the field cannot be changed later.",
-    fix="leave managedBy out", source=f"{SOURCE}/config/crd/bases",
-)  # fmt: skip
+    "managed-by-value",
+    "error",
+    "manifest",
+    title="managedBy names an unknown controller",
+    fix="leave managedBy out",
+    source=f"{SOURCE}/config/crd/bases",
+)
 def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses other values, and the field cannot be changed later."""
+    # A RayJob's inner cluster has the field too, and the API server checks both.
     inner = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}.get(manifest.kind, "")
     for value in (manifest.spec["managedBy"], manifest.spec[inner]["managedBy"]):
-        if value and value.text not in _MANAGERS:
-            yield Hit(value, f"saw {value.text}", " or ".join(_MANAGERS))
+        if value and value.require_known() not in _MANAGERS:
+            yield Hit(value, f"saw {value.raw}", " or ".join(_MANAGERS))
 
 
 @rule(
-    "suspended", "warning", "manifest",
-    title="a job or a cluster that waits to be started",
-    why="With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. It refuses a RayJob so without shutdownAfterJobFinishes.",
-    fix="leave suspend out; Kueue sets it by itself", source=VALIDATION_GO,
-)  # fmt: skip
+    "suspended",
+    "warning",
+    "manifest",
+    title="a job or a cluster that starts suspended",
+    fix="leave suspend out; Kueue sets it by itself",
+    source=VALIDATION_GO,
+)
 def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. KubeRay refuses a
+    suspended RayJob without shutdownAfterJobFinishes.
+    """
     suspend = manifest.spec["suspend"]
-    if manifest.is_service or not suspend or not suspend.flag or selects(manifest):
-        return
-    if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].flag:
+    if manifest.is_service or not suspend or not suspend.known_flag() or manifest.selects_cluster:
+        return  # a RayService has no such field; with clusterSelector `cluster-selector-backoff` says it
+    if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(suspend, "true, and shutdownAfterJobFinishes is not", "shutdownAfterJobFinishes: true", "error")
     elif not manifest.kueue and not manifest.spec["managedBy"]:
         yield Hit(suspend, "true, and no queue that would start it", "false, or a queue's label")

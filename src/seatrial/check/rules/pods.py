@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group, Manifest, Pod
+from seatrial.check.manifest import Manifest, PodTemplate, RayGroup
 from seatrial.check.names import LABEL_FORM, is_dns_label, is_label_key, is_label_value, is_subdomain
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import K8S_DOCS, SOURCE, Facts, Hit, rule
@@ -24,18 +24,34 @@ _SUBDOMAIN_FORM = "lower case letters, digits, `-` and `.`, with a letter or dig
 _DEFAULT_PROTOCOL = "TCP"
 
 
-def containers(pod: Pod) -> list[Value]:
+def containers(pod: PodTemplate) -> list[Value]:
     """Every container of a pod, the ones before the start too."""
     return [container for section in _CONTAINERS for container in pod.spec[section]]
 
 
+def literal_variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
+    """Every variable with a literal value, of all containers that the resource describes."""
+    for pod in manifest.pods:
+        for container in containers(pod):
+            for entry in container["env"]:
+                if entry["value"].scalar:
+                    yield entry["name"].raw, entry["value"]
+    if manifest.cluster:
+        yield "redisPassword", manifest.cluster.value.at("gcsFaultToleranceOptions", "redisPassword", "value")
+
+
 @rule(
-    "duplicate-entry", "error", "pod",
-    title="two entries that must differ",
-    why="KubeRay's CRDs tell entries of these lists apart by that field: the API server refuses the resource with `Duplicate value`. Only a plain pod may have a variable twice.",
-    fix="keep one of them, or rename it", source=f"{SOURCE}/config/crd/bases",
-)  # fmt: skip
-def duplicate_entry(pod: Pod, _: Facts) -> Iterator[Hit]:
+    "duplicate-entry",
+    "error",
+    "pod",
+    title="two entries of a list that must differ",
+    fix="keep one of them, or rename it",
+    source=f"{SOURCE}/config/crd/bases",
+)
+def duplicate_entry(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """The API server refuses the resource with `Duplicate value`: KubeRay's CRDs tell the entries of these lists apart
+    by that field. Only a plain pod may have a variable twice.
+    """
     yield from _twice(pod.spec["volumes"], "name", "volume")
     yield from _twice(containers(pod), "name", "container")
     for container in containers(pod):
@@ -67,12 +83,15 @@ def _wrong_labels(place: Value, values_too: bool) -> Iterator[Hit]:
 
 
 @rule(
-    "label-invalid", "error", "manifest",
+    "label-invalid",
+    "error",
+    "manifest",
     title="a label that Kubernetes does not take",
-    why="The API server refuses the resource, or every pod that KubeRay makes of it.",
-    fix="correct it; an annotation's value may hold any text", source=_LABELS,
-)  # fmt: skip
+    fix="correct it; an annotation's value may hold any text",
+    source=_LABELS,
+)
 def label_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses the resource, or every pod that KubeRay makes of it."""
     for metadata in (manifest.metadata, *(pod.metadata for pod in manifest.pods)):
         yield from _wrong_labels(metadata["labels"], True)
         yield from _wrong_labels(metadata["annotations"], False)
@@ -81,30 +100,38 @@ def label_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "namespace-invalid", "error", "manifest",
+    "namespace-invalid",
+    "error",
+    "manifest",
     title="a namespace that cannot exist",
-    why="The API server refuses a namespace of such a name, and with it all that should be in it.",
-    fix="use lower case letters, digits and dashes, at most 63", source=_NAMES,
-)  # fmt: skip
+    fix="use lower case letters, digits and dashes, at most 63",
+    source=_NAMES,
+)
 def namespace_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses a namespace of that name, and everything in it."""
     namespace = manifest.metadata["namespace"]
     if namespace.raw and not namespace.unknown and not is_dns_label(namespace.raw):
         yield Hit(namespace, f"saw {namespace.raw}", "lower case letters, digits and dashes, at most 63")
 
 
 @rule(
-    "object-name-invalid", "error", "pod",
+    "object-name-invalid",
+    "error",
+    "pod",
     title="the name of an object that cannot exist",
-    why="No service account, claim, Secret or ConfigMap can have this name: the pods are refused, or wait for it for ever.",
-    fix="write the object's own name", source=_NAMES,
-)  # fmt: skip
-def object_name_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="write the name of an object that can exist",
+    source=_NAMES,
+)
+def object_name_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """No service account, claim, Secret or ConfigMap can have this name: the pods are refused, or wait for it for
+    ever.
+    """
     for kind, value, _optional in references(pod):
         if value.scalar and not value.unknown and value.raw and not is_subdomain(value.raw):
             yield Hit(value, f"{kind} {value.raw}", _SUBDOMAIN_FORM)
 
 
-def references(pod: Pod) -> Iterator[tuple[str, Value, bool]]:
+def references(pod: PodTemplate) -> Iterator[tuple[str, Value, bool]]:
     """What a pod names in its own namespace: kind, name, and whether the pod starts without it."""
     spec = pod.spec
     yield "ServiceAccount", spec["serviceAccountName"], False
@@ -114,6 +141,7 @@ def references(pod: Pod) -> Iterator[tuple[str, Value, bool]]:
         yield "PersistentVolumeClaim", volume.at("persistentVolumeClaim", "claimName"), False
         for source in (volume, *volume.at("projected", "sources")):
             for key, kind, field in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
+                # A projected source has `name` for both; a volume's own secret has `secretName`.
                 named = source[key]["name"] if source is not volume else source[key][field]
                 yield kind, named, source[key]["optional"].raw == "true"
     for container in containers(pod):
@@ -129,16 +157,22 @@ def _by_key(source: Value, config_map: str, secret: str) -> Iterator[tuple[str, 
 
 
 @rule(
-    "namespace-differs", "error", "manifest",
+    "namespace-differs",
+    "error",
+    "manifest",
     title="an object in another namespace than the pods that use it",
-    why="Pods reach claims, Secrets, ConfigMaps and service accounts of their own namespace only: they are refused, or stay Pending.",
-    fix="write the same namespace on both", source=_NAMESPACES,
-)  # fmt: skip
+    fix="write the same namespace on both",
+    source=_NAMESPACES,
+)
 def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Pods reach claims, Secrets, ConfigMaps and service accounts of their own namespace only: they are refused, or
+    stay Pending.
+    """
     here = manifest.metadata["namespace"]
     if not here.raw or here.unknown:
         return
     at: dict[tuple[str, str], list[Value]] = {}
+    # Several may have one name, each in its namespace: all of them must be elsewhere.
     for other in manifest.others:
         at.setdefault((other["kind"].raw, other.at("metadata", "name").raw), []).append(other["metadata"]["namespace"])
     for pod in manifest.pods:
@@ -151,29 +185,39 @@ def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "group-name-invalid", "error", "worker",
+    "group-name-invalid",
+    "error",
+    "worker",
     title="a group name that cannot be part of a pod's name",
-    why="KubeRay makes pods named after cluster and group, in lower case, and labels them with the group: the API server refuses each of them.",
-    fix="use lower case letters, digits and dashes", source=f"{SOURCE}/controllers/ray/utils/util.go",
-)  # fmt: skip
-def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="use lower case letters, digits and dashes",
+    source=f"{SOURCE}/controllers/ray/utils/util.go",
+)
+def group_name_invalid(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """KubeRay names pods after cluster and group, in lower case, and labels them with the group. The API server refuses
+    each of these pods.
+    """
     name = group.value["groupName"]
-    prefix = f"cluster-{name.text}"[:50].lower()  # the cluster's own name has a rule
-    if name.text and not (is_label_value(name.text) and is_subdomain(f"{prefix}-worker-x")):
-        yield Hit(name, f"saw {name.text}", "lower case letters, digits and dashes, at most 63")
+    prefix = f"cluster-{name.require_known()}"[:50].lower()  # the cluster's own name has a rule
+    if name.require_known() and not (is_label_value(name.require_known()) and is_subdomain(f"{prefix}-worker-x")):
+        yield Hit(name, f"saw {name.require_known()}", "lower case letters, digits and dashes, at most 63")
 
 
 @rule(
-    "toleration-invalid", "error", "pod",
+    "toleration-invalid",
+    "error",
+    "pod",
     title="a toleration that Kubernetes refuses",
-    why="Exists looks at no value, a toleration without a key needs Exists, and tolerationSeconds counts for NoExecute only.",
-    fix="drop the value, or use operator Equal", source=_TAINTS,
-)  # fmt: skip
-def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="drop the value, or use operator Equal",
+    source=_TAINTS,
+)
+def toleration_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: operator Exists takes no value, a toleration without a key needs Exists, and
+    tolerationSeconds needs effect NoExecute.
+    """
     for toleration in pod.spec["tolerations"]:
         key, operator, value = toleration["key"], toleration["operator"], toleration["value"]
         if key.unknown or operator.unknown or toleration["effect"].unknown:
-            continue
+            continue  # each of the three decides what the others may be
         if operator.raw == "Exists" and value.raw:
             yield Hit(value, f"a value beside operator {operator.raw}", "no value, or operator Equal")
         if not key.raw and operator.raw != "Exists":
@@ -186,15 +230,19 @@ def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "spread-constraint-invalid", "error", "pod",
+    "spread-constraint-invalid",
+    "error",
+    "pod",
     title="a topology spread constraint that Kubernetes refuses",
-    why="maxSkew and minDomains are 1 or more, and the key names a node label.",
-    fix="write maxSkew: 1", source=_SPREAD,
-)  # fmt: skip
-def spread_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    fix="write maxSkew: 1",
+    source=_SPREAD,
+)
+def spread_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: maxSkew and minDomains are 1 or more, and topologyKey names a node label."""
     for constraint in pod.spec["topologySpreadConstraints"]:
         for value in (constraint["maxSkew"], constraint["minDomains"]):
-            if value and not value.unknown and value.integer is not None and value.integer < 1:
+            number = None if value.unknown else value.known_integer()
+            if number is not None and number < 1:
                 yield Hit(value, f"saw {value.raw}", "1 or more")
-        if constraint["topologyKey"].given == "":
+        if constraint["topologyKey"].known_or_none() == "":
             yield Hit(constraint["topologyKey"], "empty", "a node label's key")

@@ -1,7 +1,7 @@
-"""Secrets in texts that are no variables: the command line of a job, and annotations. What is found is never shown.
+"""Secrets that stand in the file: on the command line of a job, in annotations, in variables. None is ever shown.
 
-They are recognised as in everything that seatrial writes (`events.redact`): by well-known forms, and by the name of
-what they are assigned to.
+In texts they are recognised as in everything that seatrial writes (`events.redact`): by well-known forms, and by the
+name of what they are assigned to. In variables it is the name alone that tells.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest
+from seatrial.check.reading import placeholder
 from seatrial.check.rule import K8S_DOCS, Facts, Hit, rule
+from seatrial.check.rules.pods import literal_variables
 from seatrial.check.values import Value
 
 _SECRETS = f"{K8S_DOCS}/concepts/configuration/secret/"
@@ -34,6 +36,16 @@ _OPTION = re.compile(r"(?<!\S)--?([\w-]+)\s+(?=[^\s-])")
 _BEFORE = r"([\w-]{1,64})[\"']?\s*[=:](?!//)\s*[\"']?[\w.+/-]{0,64}"
 _LONG_RUN = re.compile(r"([\w-]{256})[\w-]+")  # the redactor's patterns take the square of such a run's length
 _MOST = 1 << 16
+_AWS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|(?:API|ACCESS|SECRET|PRIVATE|SIGNING|ENCRYPTION|AUTH|ACCOUNT|STORAGE)_?KEY)$",
+    re.IGNORECASE,
+)
+_TEXT_TOKEN = re.compile(r"(?:PAD|EOS|BOS|UNK|MASK|STOP|SEP|CLS|NEXT|IMAGE)_TOKEN$", re.IGNORECASE)  # of a tokenizer
+# Words that stand where a client wants some key and the server does not look at it, and switches.
+_NO_SECRET = {"", "empty", "none", "null", "dummy", "fake", "test", "unused", "not-needed", "no", "yes", "on", "off"}
+_SWITCH = re.compile(r"(?i)true|false|[0-9]{1,3}")
+_KUBERNETES_REFERENCE = re.compile(r"\$\([A-Za-z_]\w*\)")  # filled in by the kubelet from another variable
 _SHORT = 6
 
 
@@ -45,8 +57,9 @@ def found(text: str) -> str:
 
     redactor = Redactor({})  # no environment: what the machine that checks has in its own is no part of the file
     left = _HOLDS_NONE.sub(" ", _REFERENCE.sub(_nothing, _LONG_RUN.sub(r"\1", text[:_MOST])))
+    # The redactor knows `--name=value`, so `--name value` is written that way for it.
     masked = redactor.text(_OPTION.sub(lambda option: f"--{option[1]}=", left))
-    if masked.count(MASK) == left.count(MASK):
+    if masked.count(MASK) == left.count(MASK):  # the text may have the mask in it already
         return ""
     named = re.search(_BEFORE + re.escape(MASK), masked)
     return named[1].lstrip("-") if named and named[1] != MASK.strip("[]") else "what looks like a key"
@@ -58,24 +71,33 @@ def _nothing(reference: re.Match[str]) -> str:
 
 
 @rule(
-    "secret-in-entrypoint", "warning", "job",
+    "secret-in-entrypoint",
+    "warning",
+    "job",
     title="a secret on the job's command line",
-    why="It stands in the RayJob, in the submitter's and the driver's command lines, in Ray's dashboard and in its logs, for everyone who may read one of them.",
-    fix="put it in a Secret, hand it to the Ray containers by valueFrom.secretKeyRef, and let the program read the variable", source=_SECRETS,
-)  # fmt: skip
+    fix="put it in a Secret, hand it to the Ray containers by valueFrom.secretKeyRef, "
+    "and let the program read the variable",
+    source=_SECRETS,
+)
 def secret_in_entrypoint(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The secret stands in the RayJob, in the command lines of submitter and driver, in Ray's dashboard and in its
+    logs, for everyone who may read one of them.
+    """
     entrypoint = manifest.spec["entrypoint"]
     if what := found(entrypoint.raw):
         yield Hit(entrypoint, f"{what} has a literal value in the entrypoint", "a variable from a Secret")
 
 
 @rule(
-    "secret-in-annotation", "warning", "manifest",
+    "secret-in-annotation",
+    "warning",
+    "manifest",
     title="a secret in an annotation or a label",
-    why="Annotations are shown to everyone who may read the resource or its pods, and other programs copy them.",
-    fix="put it in a Secret", source=_SECRETS,
-)  # fmt: skip
+    fix="put it in a Secret",
+    source=_SECRETS,
+)
 def secret_in_annotation(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Annotations are shown to everyone who may read the resource or its pods, and other programs copy them."""
     for metadata in (manifest.metadata, *(pod.metadata for pod in manifest.pods)):
         for section in ("annotations", "labels"):
             for key, value in metadata[section].items():
@@ -90,5 +112,52 @@ def _by_name(key: str, value: Value) -> bool:
         return False
     from seatrial.events.redact import is_secret_name
 
+    # Switches, numbers, paths and names of images or Secrets are no secrets.
     plain = re.fullmatch(r"(?i)true|false|[\d.]*|/.*|[a-z0-9.-]+/[a-z0-9./-]+", value.raw)
     return is_secret_name(own) and len(value.raw) >= _SHORT and not plain and not re.search("(?i)name|ref$|arn", own)
+
+
+@rule(
+    "secret-in-plain-env",
+    "warning",
+    "manifest",
+    title="a secret as plain text",
+    fix="put it in a Secret and use valueFrom.secretKeyRef",
+    source=_SECRETS,
+)
+def secret_in_env(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The secret stands in the file, in etcd and in the resource, for everyone who may read one of them."""
+    for name, value in literal_variables(manifest):
+        text = value.raw
+        if name in _AWS or not _is_secret(name) or _KUBERNETES_REFERENCE.fullmatch(text):
+            continue
+        if value.unknown:  # what fills it in writes it into the resource, secret or not
+            yield Hit(
+                value, f"the value for {name}'s {placeholder(text)} will stand there as text", "secretKeyRef", "info"
+            )
+        elif text.lower() not in _NO_SECRET and not _SWITCH.fullmatch(text) and not text.startswith("/"):
+            yield Hit(value, f"{name} has a literal value of {len(text)} characters", "secretKeyRef")
+
+
+def _is_secret(name: str) -> bool:
+    return name == "redisPassword" or bool(_SECRET_NAME.search(name) and not _TEXT_TOKEN.search(name))
+
+
+@rule(
+    "aws-keys-in-env",
+    "error",
+    "manifest",
+    title="AWS keys as plain text",
+    fix="give the service account a role by EKS Pod Identity or IRSA",
+    source="https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html",
+)
+def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Long-lived keys leak with the file; temporary ones expire in the middle of a run."""
+    for name, value in literal_variables(manifest):
+        if name not in _AWS or not value.raw or _KUBERNETES_REFERENCE.fullmatch(value.raw):
+            continue
+        if value.unknown:
+            seen = f"the value for {name}'s {placeholder(value.raw)} will stand there as text"
+            yield Hit(value, seen, "a role instead of keys", "warning")
+        else:
+            yield Hit(value, f"{name} has a literal value", "a role instead of keys")

@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from seatrial.check.manifest import Group
+from seatrial.check.manifest import RayGroup
 from seatrial.check.operator import FLAGS_WITH_VALUE, version
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import POD_GO, SOURCE, Facts, Hit, Severity, rule
@@ -38,29 +38,31 @@ def table() -> dict[str, Any]:
 
 
 @rule(
-    "ray-start-option-unknown", "error", "group",
+    "ray-start-option-unknown",
+    "error",
+    "group",
     title="an option that `ray start` does not have",
-    why="KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`, and the pod starts again and again.",
-    fix="correct the name; options are written with dashes", source=_CLI,
-)  # fmt: skip
-def option_unknown(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="correct the name; options are written with dashes",
+    source=_CLI,
+)
+def option_unknown(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`,
+    and the pod restarts again and again.
+    """
     for name, value in group.params.items():
-        if (
-            name in table()["options"]
-            or name in _OF_KUBERAY
-            or not value.scalar
-            or _drops(name, value)
-            or placeholder(name)
-        ):
+        if name in table()["options"] or name in _OF_KUBERAY:
+            continue
+        if not value.scalar or _drops(name, value) or placeholder(name):  # never reaches the command line as it stands
             continue
         close = get_close_matches(name.replace("_", "-").lower(), table()["options"], n=1)
         expected = close[0] if close else f"an option of Ray {table()['ray']}"
+        # A Ray that no table has may know the option.
         other = name in table()["formerly"] or _another(group)
         severity: Severity | None = "warning" if other else None
         yield Hit(value, f"`ray start` has no --{clean(name)}", expected, severity)
 
 
-def _another(group: Group) -> bool:
+def _another(group: RayGroup) -> bool:
     """Whether the cluster's Ray is Ray 1, or of a later minor release than the table, or not known."""
     given = group.cluster.ray_version
     here, known = version(given.raw), version(table()["ray"])
@@ -73,18 +75,24 @@ def _drops(name: str, value: Value) -> bool:
 
 
 @rule(
-    "ray-start-value", "error", "group",
+    "ray-start-value",
+    "error",
+    "group",
     title="a value that `ray start` does not take",
-    why="`ray start` ends with `Invalid value`, and the pod starts again and again. It takes bytes as a whole number, no Kubernetes quantity; KubeRay turns the text true into a switch without a value.",
-    fix="write what the option takes", source=POD_GO,
-)  # fmt: skip
-def option_value(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="write what the option takes",
+    source=POD_GO,
+)
+def option_value(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """`ray start` ends with `Invalid value`, and the pod restarts again and again. Sizes are whole numbers of bytes,
+    not Kubernetes quantities. KubeRay turns the text true into a switch without a value.
+    """
     for name, value in group.params.items():
         kind = table()["options"].get(name)
         if kind is None or name in _OF_KUBERAY or not value.scalar or value.unknown or _drops(name, value):
             continue
         words = _words(value.raw)
-        if words is not None and (expected := _wrong(kind, words, name)):
+        expected = _wrong(kind, words, name) if words is not None else ""
+        if expected:
             seen = f"{name} {clean(value.raw, 40) or 'is empty'}"
             yield Hit(value, seen, expected + _instead(kind, value))
 
@@ -120,12 +128,17 @@ def _instead(kind: str | list[str], value: Value) -> str:
 
 
 @rule(
-    "dashboard-unreachable", "error", "head",
+    "dashboard-unreachable",
+    "error",
+    "head",
     title="a dashboard that the operator cannot reach",
-    why="KubeRay submits jobs, deploys Serve applications and asks for their state at the head's port 8265, from another pod. Without the dashboard, or with one that listens on the pod's own loopback, it never gets an answer.",
-    fix="leave include-dashboard and dashboard-host out: KubeRay sets 0.0.0.0", source=f"{SOURCE}/controllers/ray/rayjob_controller.go",
-)  # fmt: skip
-def dashboard_unreachable(group: Group, _: Facts) -> Iterator[Hit]:
+    fix="leave include-dashboard and dashboard-host out: KubeRay sets 0.0.0.0",
+    source=f"{SOURCE}/controllers/ray/rayjob_controller.go",
+)
+def dashboard_unreachable(group: RayGroup, _: Facts) -> Iterator[Hit]:
+    """KubeRay submits jobs, deploys Serve applications and asks for their state at the head's port 8265, from another
+    pod. Without the dashboard, or with one that listens on the pod's own loopback, it never gets an answer.
+    """
     if group.cluster.manifest.kind not in ("RayJob", "RayService"):
         return
     shown, host = group.params["include-dashboard"], group.params["dashboard-host"]

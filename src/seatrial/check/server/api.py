@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.check.manifest import Cluster, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec
 from seatrial.check.operator import version
 from seatrial.check.rule import RULES, Facts, Hit
 from seatrial.check.rules.api import gated
@@ -129,7 +129,7 @@ def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
 
 
 @found_by("feature-gate-off")
-def gate_off(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+def gate_off(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     for value, gate in gated(cluster):
         if not gate_on(gate, asked, value):
             yield Hit(value, f"the operator has feature gate {gate} off", f"--feature-gates={gate}=true")

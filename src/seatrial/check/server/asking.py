@@ -11,7 +11,7 @@ from seatrial.check.manifest import Manifest
 from seatrial.check.operator import version
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
-from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
+from seatrial.check.runner import CheckResult, RuleFinding, finding_of, note_untold
 from seatrial.check.server.inputs import read
 from seatrial.check.server.interview import Interview, NotAnswered
 from seatrial.check.server.live import connect
@@ -51,7 +51,7 @@ def ask(
         return checked
     given = read(paths, stdin)
     asked = Interview(cluster or connect(), given)
-    rules, outcome, settled = _rules(settings), Outcome(), set(CHECKS)
+    rules, outcome, settled = _rules(settings), CheckResult(), set(CHECKS)
     for manifest in given.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)
     if settings:
@@ -70,7 +70,7 @@ def _rules(settings: Settings | None) -> list[Rule]:
     return [RULES[name] for name in CHECKS if name in chosen]
 
 
-def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome: Outcome) -> set[str]:
+def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome: CheckResult) -> set[str]:
     """Adds what comes of one resource. The rules that could not be settled for it."""
     suppressions, every, open_ = Suppressions(manifest), list(subjects(manifest)), set[str]()
     for rule in rules:
@@ -99,15 +99,15 @@ def _compare_release(asked: Interview, settings: Settings) -> None:
         asked.note(f"the cluster runs KubeRay {running}, {others}")
 
 
-def _merged(before: Outcome, after: Outcome, replaced: set[str]) -> Outcome:
+def _merged(before: CheckResult, after: CheckResult, replaced: set[str]) -> CheckResult:
     """Both together, without what the cluster disproved or only repeats."""
     kept = [finding for finding in before.findings if finding.rule not in replaced]
     wrong = {_place(f) for f in kept if f.rule in _STRUCTURE and not f.suppressed}
     new = [f for f in after.findings if f.rule not in _REPEATS or _place(f) not in wrong]
-    found: dict[tuple[str, int, int, str, str], Finding] = {}
+    found: dict[tuple[str, int, int, str, str], RuleFinding] = {}
     for finding in [*kept, *new]:  # an alias, or a claim of two resources, shows one value in several places
         found.setdefault((*_place(finding), finding.rule, finding.seen), finding)
-    return Outcome(
+    return CheckResult(
         findings=sorted(found.values()),
         cannot_tell=sorted(dict.fromkeys([*before.cannot_tell, *after.cannot_tell])),
         problems=[*before.problems, *after.problems],
@@ -116,5 +116,5 @@ def _merged(before: Outcome, after: Outcome, replaced: set[str]) -> Outcome:
     )
 
 
-def _place(finding: Finding) -> tuple[str, int, int]:
+def _place(finding: RuleFinding) -> tuple[str, int, int]:
     return finding.path, finding.line, finding.column

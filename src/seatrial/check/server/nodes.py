@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.check.manifest import Group, accelerators
+from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.operator import overwrites_command
 from seatrial.check.rule import Facts, Hit, Severity
 from seatrial.check.server.fit import FITS, LABELS, TAINTS, Demand, demand, misfit, room
@@ -22,7 +22,7 @@ _LEAST_DRIVER = {13: 580, 12: 525}  # by major version of CUDA; minor version co
 
 
 @found_by("no-node-fits")
-def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
+def no_node_fits(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     if not _starts(group):
         return
     wanted, nodes = _demand(group, asked), asked.nodes()
@@ -36,15 +36,15 @@ def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
     yield Hit(_place(group, furthest, wanted, nodes), seen, "a node that would take the pod", severity)
 
 
-def _starts(group: Group) -> bool:
+def _starts(group: RayGroup) -> bool:
     """Whether the group has pods, or a placeholder for their number."""
-    if group.value["suspend"].flag:
+    if group.value["suspend"].known_flag():
         return False
     counts = (group.value["replicas"], group.value["minReplicas"], group.hosts)
     return group.is_head or any(count.unknown for count in counts) or group.pods > 0
 
 
-def _place(group: Group, stage: int, wanted: Demand, nodes: tuple[Node, ...]) -> Value:
+def _place(group: RayGroup, stage: int, wanted: Demand, nodes: tuple[Node, ...]) -> Value:
     """The part of the pod that the nodes which come furthest do not meet."""
     if stage == LABELS:
         return group.spec["nodeSelector"] or group.spec["affinity"]
@@ -65,11 +65,11 @@ def _growth(asked: Interview) -> tuple[Severity | None, str]:
     return ("warning", f"; {names[0]} may add one") if names else (None, "")
 
 
-def _demand(group: Group, asked: Interview) -> Demand:
+def _demand(group: RayGroup, asked: Interview) -> Demand:
     return demand(group, _zones(group, asked))
 
 
-def _zones(group: Group, asked: Interview) -> list[tuple[Mapping[str, Any], ...]]:
+def _zones(group: RayGroup, asked: Interview) -> list[tuple[Mapping[str, Any], ...]]:
     """Where the volumes of the group's claims can be mounted, as far as the cluster says."""
     names = {mount.claim.raw for mount in group.mounts if mount.claim}
     try:
@@ -81,7 +81,7 @@ def _zones(group: Group, asked: Interview) -> list[tuple[Mapping[str, Any], ...]
 
 
 @found_by("too-few-nodes")
-def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
+def too_few_nodes(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     if not _starts(group) or group.pods < 2:
         return
     wanted = _demand(group, asked)
@@ -95,8 +95,10 @@ def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
 
 
 @found_by("device-plugin-missing")
-def device_plugin_missing(group: Group, asked: Interview) -> Iterator[Hit]:
-    wanted = {key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.quantity}
+def device_plugin_missing(group: RayGroup, asked: Interview) -> Iterator[Hit]:
+    wanted = {
+        key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.known_quantity()
+    }
     for prefix, whose in _PLUGINS.items():
         value = next((value for key, value in wanted.items() if key.startswith(prefix)), None)
         if value is None or not _starts(group) or _offered(prefix, asked) or _announced(whose.lower(), asked):
@@ -117,7 +119,7 @@ def _announced(word: str, asked: Interview) -> bool:
 
 
 @found_by("cuda-driver-too-old")
-def cuda_driver_too_old(group: Group, asked: Interview) -> Iterator[Hit]:
+def cuda_driver_too_old(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     """Of the nodes that would take the pod. A command of its own may well load CUDA's compatibility libraries."""
     cuda = Facts("").image(group.image).cuda or ""
     least = _LEAST_DRIVER.get(int(cuda.partition(".")[0] or 0))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest, Pod
+from seatrial.check.manifest import Manifest, PodTemplate, RayClusterSpec, RayGroup
 from seatrial.check.reading import Document, documents
 from seatrial.check.rule import RULES, Facts, Hit, Severity
 from seatrial.check.server import fit
@@ -26,8 +26,8 @@ def namespace_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
         yield Hit(value, f"namespace {title} is being deleted", "a namespace that stays")
 
 
-def pods(manifest: Manifest) -> list[Pod]:
-    groups: list[Pod] = [*manifest.cluster.groups] if manifest.cluster else []
+def pods(manifest: Manifest) -> list[PodTemplate]:
+    groups: list[PodTemplate] = [*manifest.cluster.groups] if manifest.cluster else []
     return [*groups, *([manifest.submitter] if manifest.submitter else [])]
 
 
@@ -41,7 +41,7 @@ def sa_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     """KubeRay makes one only for an autoscaling head that names none; `default` is in every namespace."""
     namespace = asked.namespace(manifest)
     for value in _known_first([pod.spec["serviceAccountName"] for pod in pods(manifest)]):
-        name = value.text
+        name = value.require_known()
         if name == "default" or asked.brings("ServiceAccount", namespace, name):
             continue
         if name not in asked.service_accounts(namespace):
@@ -62,7 +62,7 @@ def _in_the_cluster(manifest: Manifest, asked: Interview) -> Iterator[tuple[Valu
     """Each claim that the resource uses and the input does not bring, None where it is not there."""
     namespace = asked.namespace(manifest)
     for value in claim_names(manifest):
-        name = value.text
+        name = value.require_known()
         if not asked.brings("PersistentVolumeClaim", namespace, name):
             yield value, next((claim for claim in asked.claims(namespace) if claim.name == name), None)
 
@@ -87,7 +87,7 @@ def pvc_not_bound(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
 
 
 @found_by("pvc-rwo-many-pods")
-def pvc_rwo(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+def pvc_rwo(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     """The rule of that name, which without a cluster knows only the claims of the input."""
     manifest = cluster.manifest
     claims = {}
@@ -107,7 +107,7 @@ def _value(claim: Claim) -> Value:
 def storage_class_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     known = asked.storage_classes()
     for wanted in _wanted_classes(manifest, asked):
-        name = wanted.given
+        name = wanted.known_or_none()
         if name is None and not any(one.default for one in known):
             yield Hit(wanted, "no storageClassName, and the cluster has no default one", "a storage class")
         elif name and name not in {one.name for one in known} and not asked.brings("StorageClass", "", name):
@@ -143,21 +143,21 @@ def _static(name: str, asked: Interview) -> bool | None:
 @found_by("kueue-queue-missing")
 def queue_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     label, namespace = manifest.kueue, asked.namespace(manifest)
-    if not label or asked.brings("LocalQueue", namespace, label.text):
+    if not label or asked.brings("LocalQueue", namespace, label.require_known()):
         return
     queues = asked.queues(namespace)
     if queues is None:
         yield Hit(label, "a queue, and Kueue is not installed", "Kueue, or no such label", "warning")
-    elif label.text not in {queue.name for queue in queues}:
+    elif label.require_known() not in {queue.name for queue in queues}:
         there = f": it has {', '.join(queue.name for queue in queues[:5])}" if queues else ""
-        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.text}{there}", "one that is there")
+        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.require_known()}{there}", "one that is there")
 
 
 @found_by("kueue-queue-inactive")
 def queue_inactive(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     label = manifest.kueue
     for queue in (asked.queues(asked.namespace(manifest)) or ()) if label else ():
-        if queue.name == label.text and queue.inactive:
+        if queue.name == label.require_known() and queue.inactive:
             yield Hit(label, f"LocalQueue {queue.name} is inactive: {queue.inactive}", "an active queue")
 
 
@@ -179,7 +179,7 @@ def quota_too_small(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
                 yield _taken(manifest.cluster, key, amount, quota)
 
 
-def _taken(cluster: Cluster, key: str, amount: Fraction, quota: Quota) -> Hit:
+def _taken(cluster: RayClusterSpec, key: str, amount: Fraction, quota: Quota) -> Hit:
     used = f"{shown(quota.used[key])} of {shown(quota.hard[key])} in use"
     seen = f"{key}: {shown(amount)} in all, quota {quota.name} has {used}"
     return Hit(_largest(cluster, key), seen, f"at most {shown(quota.hard[key] - quota.used[key])} now", "warning")
@@ -194,7 +194,7 @@ def _new(manifest: Manifest, asked: Interview) -> bool:
     return isinstance(verdict, Accepted) and not verdict.exists
 
 
-def _needed(cluster: Cluster) -> dict[str, Fraction]:
+def _needed(cluster: RayClusterSpec) -> dict[str, Fraction]:
     """What all groups ask for, under the keys of quotas. Raises CannotTell."""
     total: dict[str, Fraction] = {}
     for group in cluster.groups:
@@ -203,7 +203,7 @@ def _needed(cluster: Cluster) -> dict[str, Fraction]:
     return total
 
 
-def _of_a_pod(group: Group) -> dict[str, Fraction]:
+def _of_a_pod(group: RayGroup) -> dict[str, Fraction]:
     requests, limits = fit.requests(group), fit.limits(group)
     found = {"pods": Fraction(1)}
     for key, amount in requests.items():
@@ -213,7 +213,7 @@ def _of_a_pod(group: Group) -> dict[str, Fraction]:
     return found | {f"limits.{key}": amount for key, amount in limits.items()}
 
 
-def _largest(cluster: Cluster, key: str) -> Value:
+def _largest(cluster: RayClusterSpec, key: str) -> Value:
     """Where the group that asks for most of it says so."""
     group = max(cluster.groups, key=lambda group: _of_a_pod(group).get(key, Fraction(0)) * group.pods)
     section, _, name = key.partition(".") if key.startswith(("requests.", "limits.")) else ("requests", "", key)
