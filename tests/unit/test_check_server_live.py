@@ -13,11 +13,13 @@ import pytest
 
 from seatrial.check.command import Settings, run
 from seatrial.check.server import ask
-from seatrial.check.server.live import LiveCluster, connect
-from seatrial.check.server.port import Accepted, Rejected, Unanswered
-from seatrial.check.server.transport import Transport
 from seatrial.cli.main import main
 from seatrial.errors import InputError
+from seatrial.kube.cluster import LiveCluster
+from seatrial.kube.connect import connect
+from seatrial.kube.dry_run import Accepted, Rejected
+from seatrial.kube.failures import Unanswered
+from seatrial.kube.http import ApiServer
 from tests.support.manifests import changed, resource
 from tests.unit.server_answers.api_server import BREAK_OFF, CHUNKED, DRIP, HANG, Server, serve
 from tests.unit.server_answers.world import (
@@ -275,7 +277,7 @@ def test_a_server_that_speaks_no_tls(server: Server, kubeconfig: Callable[[str],
 
 def test_an_error_of_our_own_is_not_swallowed() -> None:
     with pytest.raises(AttributeError):
-        Transport(object(), 1).request("GET", "/", {})
+        ApiServer(object(), 1).request("GET", "/", {})
 
 
 def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:

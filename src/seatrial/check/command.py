@@ -10,13 +10,14 @@ from typing import BinaryIO
 
 from seatrial.check import inputs
 from seatrial.check.manifest import Manifest, is_ray, unlisted
-from seatrial.check.operator import DEFAULT_KUBERAY, version
+from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.reading import documents
 from seatrial.check.rule import Facts
 from seatrial.check.runner import Outcome, Selection, check_bytes
 from seatrial.check.structure import DEFAULT_KUBERNETES, Schema
 from seatrial.check.values import Value
 from seatrial.errors import EXIT_INPUT, EXIT_OK, EXIT_REFUTED, InputError
+from seatrial.kube.apimachinery import version
 
 
 @dataclass(frozen=True)

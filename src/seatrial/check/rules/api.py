@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Cluster, Group, Manifest, Pod
-from seatrial.check.operator import version
 from seatrial.check.rule import KUBERAY, POD_GO, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.structure import table
-from seatrial.check.values import CannotTell, Value, quantity
+from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import image
+from seatrial.kube.apimachinery import quantity, version
 
 _CRDS = f"{SOURCE}/config/crd/bases"
 _QUANTITIES = f"{'https://kubernetes.io/docs'}/reference/kubernetes-api/common-definitions/quantity/"

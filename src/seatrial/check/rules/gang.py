@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Cluster, Group, Manifest, accelerators
-from seatrial.check.operator import version
 from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.rules.jobs import selects, since
 from seatrial.check.rules.lifecycle import cpus_told
 from seatrial.check.rules.storage import gang
 from seatrial.check.values import Value
+from seatrial.kube.apimachinery import version
 
 _UTIL_GO = f"{SOURCE}/controllers/ray/utils/util.go"
 _CLUSTER_GO = f"{SOURCE}/controllers/ray/raycluster_controller.go"

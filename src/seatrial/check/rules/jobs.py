@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.operator import version
 from seatrial.check.rule import JOB_GO, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.rules.storage import identity
 from seatrial.check.values import Value
+from seatrial.kube.apimachinery import version
 
 _RAYJOB_GO = f"{SOURCE}/controllers/ray/rayjob_controller.go"
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/rayjob_types.go"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 
 from seatrial.check.manifest import Cluster, Group, Manifest
 from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
-from seatrial.check.operator import version
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.rules.jobs import selects, since
 from seatrial.check.values import Value
+from seatrial.kube.apimachinery import version
 
 _REFUSED = "KubeRay refuses the resource; nothing starts."
 _V2 = "RAY_enable_autoscaler_v2"

@@ -10,7 +10,7 @@ from seatrial.check.server.rules import SERVER_RULES
 
 if TYPE_CHECKING:
     from seatrial.check.command import Checked, Settings
-    from seatrial.check.server.port import Cluster
+    from seatrial.check.server.interview import Cluster
 
 __all__ = ["SERVER_RULES", "ask"]
 
@@ -23,7 +23,7 @@ def ask(
     settings: Settings | None = None,
     stdin: BinaryIO | None = None,
 ) -> Checked:
-    """`checked`, with what the cluster answers: the one given, else the one of the current kubeconfig context.
+    """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
     `settings` say which rules run, else all do. `stdin` is standard input from its beginning, where a path is `-`.
     Raises InputError where there is no cluster to ask.

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.check.manifest import Cluster, Manifest
-from seatrial.check.operator import version
 from seatrial.check.rule import RULES, Facts, Hit
 from seatrial.check.rules.api import gated
 from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.port import Accepted, Definition
 from seatrial.check.server.rules import found_by
 from seatrial.check.structure import table
 from seatrial.check.values import CannotTell, Value
+from seatrial.kube.apimachinery import version
+from seatrial.kube.definitions import Definition
+from seatrial.kube.dry_run import Accepted
 
 Schema = Mapping[str, Any]
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")

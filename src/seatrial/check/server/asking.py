@@ -8,18 +8,17 @@ from typing import BinaryIO
 
 from seatrial.check.command import Checked, Settings
 from seatrial.check.manifest import Manifest
-from seatrial.check.operator import version
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
 from seatrial.check.server.inputs import read
-from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.live import connect
-from seatrial.check.server.port import Cluster
+from seatrial.check.server.interview import Cluster, Interview, NotAnswered
 from seatrial.check.server.rules import CHECKS
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell
 from seatrial.errors import InputError, clean
+from seatrial.kube.apimachinery import version
+from seatrial.kube.connect import connect
 
 # What the file alone suggests, and the rule that knows better once the cluster has answered.
 _REPLACED = {"field-newer-than-kuberay": "operator-older-than-field", "alpha-gate-field": "feature-gate-off"}
@@ -50,7 +49,7 @@ def ask(
     if not checked.outcome.resources:
         return checked
     given = read(paths, stdin)
-    asked = Interview(cluster or connect(), given)
+    asked = Interview(cluster or connect(option="--server"), given)
     rules, outcome, settled = _rules(settings), Outcome(), set(CHECKS)
     for manifest in given.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)

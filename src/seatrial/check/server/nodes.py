@@ -11,9 +11,9 @@ from seatrial.check.operator import overwrites_command
 from seatrial.check.rule import Facts, Hit, Severity
 from seatrial.check.server.fit import FITS, LABELS, TAINTS, Demand, demand, misfit, room
 from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.port import Node
 from seatrial.check.server.rules import found_by
 from seatrial.check.values import Value
+from seatrial.kube.nodes import Node
 
 _EFA = "vpc.amazonaws.com/efa"
 _PLUGINS = {"nvidia.com/": "NVIDIA", _EFA: "EFA"}  # beginnings of resources, and whose device plugin offers them

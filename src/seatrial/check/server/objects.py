@@ -11,9 +11,11 @@ from seatrial.check.reading import Document, documents
 from seatrial.check.rule import RULES, Facts, Hit, Severity
 from seatrial.check.server import fit
 from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.port import Accepted, Claim, Quota
 from seatrial.check.server.rules import found_by
 from seatrial.check.values import CannotTell, Value, shown
+from seatrial.kube.dry_run import Accepted
+from seatrial.kube.limits import Quota
+from seatrial.kube.storage import Claim
 
 
 @found_by("namespace-missing")
