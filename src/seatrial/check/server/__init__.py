@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from seatrial.check.server.rules import SERVER_RULES
 
@@ -15,19 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["SERVER_RULES", "ask"]
 
 
-def ask(
-    checked: Checked,
-    paths: tuple[Path, ...],
-    cluster: Cluster | None = None,
-    *,
-    settings: Settings | None = None,
-    stdin: BinaryIO | None = None,
-) -> Checked:
+def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings | None = None) -> Checked:
     """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
-    `settings` say which rules run, else all do. `stdin` is standard input from its beginning, where a path is `-`.
-    Raises InputError where there is no cluster to ask.
+    `checked` is of a run with `Settings.server`. `settings` say which rules run, else all do. Raises InputError where
+    there is no cluster to ask.
     """
     asking = import_module("seatrial.check.server.asking")
-    answered: Checked = asking.ask(checked, paths, cluster, settings, stdin)
+    answered: Checked = asking.ask(checked, cluster, settings)
     return answered

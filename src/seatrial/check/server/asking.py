@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
-from typing import BinaryIO
 
 from seatrial.check.command import Checked, Settings
 from seatrial.check.manifest import Manifest
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
-from seatrial.check.server.inputs import read
 from seatrial.check.server.interview import Cluster, Interview, NotAnswered
 from seatrial.check.server.rules import CHECKS
 from seatrial.check.suppression import Suppressions
@@ -38,20 +35,15 @@ for _module in ("api", "objects", "nodes"):
     import_module(f"seatrial.check.server.{_module}")  # registers its checks
 
 
-def ask(
-    checked: Checked,
-    paths: tuple[Path, ...],
-    cluster: Cluster | None,
-    settings: Settings | None,
-    stdin: BinaryIO | None,
-) -> Checked:
+def ask(checked: Checked, cluster: Cluster | None, settings: Settings | None) -> Checked:
     """See `seatrial.check.server.ask`."""
     if not checked.outcome.resources:
         return checked
-    given = read(paths, stdin)
-    asked = Interview(cluster or connect(option="--server"), given)
+    if checked.input is None:
+        raise ValueError("what was read is not kept: Settings(server=True)")
+    asked = Interview(cluster or connect(option="--server"), checked.input)
     rules, outcome, settled = _rules(settings), Outcome(), set(CHECKS)
-    for manifest in given.manifests:
+    for manifest in checked.input.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)
     if settings:
         _compare_release(asked, settings)
@@ -60,7 +52,7 @@ def ask(
         outcome.problems.append(InputError(seen, field="--server", expected="a cluster that can be asked"))
     ran = {rule.id for rule in rules}
     merged = _merged(checked.outcome, outcome, {old for old, new in _REPLACED.items() if new in settled & ran})
-    return Checked(merged, checked.paths, (*checked.notes, *asked.notes))
+    return Checked(merged, checked.paths, (*checked.notes, *asked.notes), checked.input)
 
 
 def _rules(settings: Settings | None) -> list[Rule]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, cast
 
+from seatrial.check.given import Given
 from seatrial.check.manifest import Manifest
 from seatrial.check.values import Value, plain
 from seatrial.kube import Json
@@ -18,7 +19,6 @@ from seatrial.kube.nodes import DaemonSet, Node
 from seatrial.kube.storage import Claim, StorageClass, Volume
 
 T = TypeVar("T")
-_NOWHERE = ("Namespace", "StorageClass", "PersistentVolume")  # kinds outside namespaces
 
 
 class Cluster(Protocol):
@@ -66,22 +66,6 @@ class Cluster(Protocol):
 
 class NotAnswered(Exception):
     """A check needs an answer that the cluster did not give. The note is made where the question was."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the input itself has: Ray resources, and what would be created beside them."""
-
-    manifests: tuple[Manifest, ...]
-    others: tuple[Value, ...] = ()
-
-    def find(self, kind: str, namespace: str, name: str, default: str) -> Value | None:
-        """A resource beside the Ray resources; `default` is the namespace of those that name none."""
-        for other in self.others:
-            where = "" if kind in _NOWHERE else other.at("metadata", "namespace").raw or default
-            if other["kind"].raw == kind and other.at("metadata", "name").raw == name and where == namespace:
-                return other
-        return None
 
 
 @dataclass
