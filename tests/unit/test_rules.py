@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Iterator
 from importlib import import_module
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from seatrial.check.rule import RULES, Asked, Facts
+from seatrial.check.rule import RULES, Asked, Facts, Hit
+from seatrial.check.rule import rule as declared
 from seatrial.check.rules import MODULES, load
 from seatrial.check.rules.start import table
 from seatrial.check.runner import Outcome, Selection, check_bytes
@@ -100,3 +104,21 @@ def test_the_options_of_ray_start_are_those_of_the_ray_that_is_installed() -> No
 
 def test_resources_are_fresh() -> None:
     assert resource("RayJob") == resource("RayJob")
+
+
+def test_a_rule_says_in_its_docstring_why_it_is_there() -> None:
+    def silent(*_: object) -> Iterator[Hit]:
+        return iter(())
+
+    with pytest.raises(ValueError, match="no docstring"):
+        declared("silent", "info", "manifest", title="a", fix="b", source="c")(silent)
+    assert "silent" not in RULES
+    assert all(one.why and "\n" not in one.why for one in RULES.values())
+
+
+def test_the_rules_load_where_python_strips_docstrings() -> None:
+    statement = (
+        "from seatrial.check.rules import load; from seatrial.check.rule import RULES; load(); print(len(RULES))"
+    )
+    done = subprocess.run([sys.executable, "-OO", "-c", statement], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == len(RULES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from seatrial.check.manifest import Cluster, Group, Manifest
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import ImageFacts, image
 from seatrial.hardware.instances import Instance, instance
+from seatrial.kube.apimachinery import version
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -42,6 +44,10 @@ class Facts:
     kuberay: str
     asked: Asked | None = None
     claims: dict[tuple[str, str], Value] = field(default_factory=dict)  # PVCs in the input, by namespace and name
+
+    def since_kuberay(self, *release: int) -> bool:
+        """Whether this KubeRay is at least that release."""
+        return (version(self.kuberay) or ()) >= release
 
     def image(self, value: Value) -> ImageFacts:
         """What is known about the image at `value`. Raises CannotTell where no table knows it."""
@@ -96,20 +102,38 @@ def rule(
     on: Subject,
     *,
     title: str,
-    why: str,
     fix: str,
     source: str,
     needs: tuple[Need, ...] = (),
 ) -> Callable[[Function], Function]:
-    """Registers a function as a rule."""
+    """Registers a function as a rule. Its docstring is the rule's `why`, joined to one line.
+
+    Raises ValueError for a function without one, unless Python strips docstrings (-OO).
+    """
 
     def register(function: Function) -> Function:
-        if id in RULES:
-            raise ValueError(f"two rules named {id}")
-        RULES[id] = Rule(id, severity, on, title, why, fix, source, needs, function)
+        why = " ".join((function.__doc__ or "").split())
+        if not why and sys.flags.optimize < 2:
+            raise ValueError(f"rule {id} has no docstring, which says why the rule is there")
+        _add(Rule(id, severity, on, title, why, fix, source, needs, function))
         return function
 
     return register
+
+
+def found_elsewhere(id: str, severity: Severity, on: Subject, *, title: str, why: str, fix: str, source: str) -> None:
+    """Registers what is said about a rule whose hits `structure` or `suppression` finds."""
+    _add(Rule(id, severity, on, title, why, fix, source, (), _no_hits))
+
+
+def _no_hits(*_: object) -> Iterable[Hit]:
+    return ()
+
+
+def _add(new: Rule) -> None:
+    if new.id in RULES:
+        raise ValueError(f"two rules named {new.id}")
+    RULES[new.id] = new
 
 
 def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any
 
 from seatrial.check import words
 from seatrial.check.manifest import Manifest
-from seatrial.check.rule import Hit
+from seatrial.check.rule import SOURCE, Hit, found_elsewhere
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError, clean, shown
 from seatrial.kube.apimachinery import quantity
@@ -26,6 +26,47 @@ DEFAULT_KUBERNETES = "1.34"
 Found = tuple[str, Hit | CannotTell]
 _CORE = "io.k8s.api.core.v1."
 _KIND = {"string": "text", "integer": "an integer", "number": "a number", "boolean": "true or false"}
+
+# What is said about the rules whose hits this module finds.
+_reports = partial(found_elsewhere, severity="error", on="manifest", source=f"{SOURCE}/config/crd/bases")
+_reports(
+    "unknown-field",
+    title="a field that the resource does not have",
+    why="kubectl's strict validation refuses it; other clients drop it without a word, and what it was meant to do "
+    "does not happen.",
+    fix="remove or rename it",
+)
+_reports(
+    "field-missing",
+    title="a field that the resource must have",
+    why="The API server refuses the resource.",
+    fix="add it",
+)
+_reports(
+    "type-not-string",
+    title="a number or boolean where text belongs",
+    why="The API server refuses the resource: values of rayStartParams, environment variables, labels and annotations "
+    "are text.",
+    fix="put it in quotes",
+)
+_reports(
+    "type-not-int",
+    title="something else where a number belongs",
+    why="The API server refuses the resource.",
+    fix="write the number without quotes",
+)
+_reports(
+    "type-mismatch",
+    title="a value of the wrong kind",
+    why="The API server refuses the resource.",
+    fix="write what the field expects",
+)
+_reports(
+    "enum-mismatch",
+    title="a word that the field does not know",
+    why="The API server refuses the resource, or every pod that KubeRay makes of it.",
+    fix="use one of the known words",
+)
 
 
 class Schema:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.rule import RULES, Hit, rule
+from seatrial.check.rule import RULES, Hit, found_elsewhere
 from seatrial.check.values import Value
 
 ANNOTATION = "seatrial.io/ignore"
@@ -57,20 +57,21 @@ class Suppressions:
         yield from self._problems
 
 
-def _elsewhere(*_: object) -> Iterator[Hit]:
-    """These are found while the annotations are read."""
-    return iter(())
-
-
-rule(
-    "ignore-unknown-rule", "warning", "manifest",
+found_elsewhere(
+    "ignore-unknown-rule",
+    "warning",
+    "manifest",
     title="seatrial.io/ignore names a rule that does not exist",
     why="A misspelt name sets nothing aside, and the finding it was meant for stays.",
-    fix="use the id that the finding shows", source="https://github.com/seatrial/seatrial/blob/main/docs/rules.md",
-)(_elsewhere)  # fmt: skip
-rule(
-    "ignore-without-reason", "warning", "manifest",
+    fix="use the id that the finding shows",
+    source="https://github.com/seatrial/seatrial/blob/main/docs/rules.md",
+)
+found_elsewhere(
+    "ignore-without-reason",
+    "warning",
+    "manifest",
     title="seatrial.io/ignore without a reason",
     why="The next reader cannot know whether it still does not matter. Without a reason nothing is set aside.",
-    fix='write "rule-id: the reason"', source="https://github.com/seatrial/seatrial/blob/main/docs/rules.md",
-)(_elsewhere)  # fmt: skip
+    fix='write "rule-id: the reason"',
+    source="https://github.com/seatrial/seatrial/blob/main/docs/rules.md",
+)

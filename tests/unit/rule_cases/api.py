@@ -5,8 +5,6 @@ from __future__ import annotations
 from tests.support.manifests import GONE, HEAD, WORKER, WORKER_CONTAINER, WORKER_POD
 from tests.support.rule_case import Case
 
-ENV = f"{WORKER_CONTAINER}.env.2"
-SIDECAR = {"name": "log-shipper", "image": "fluent/fluent-bit:3.1", "resources": {"limits": {"cpu": "1"}}}
 IGNORE = "metadata.annotations.[seatrial.io/ignore]"
 
 CASES = (
@@ -41,44 +39,7 @@ CASES = (
         "group-name-duplicate", {"spec.workerGroupSpecs.1.replicas": 2}, {"spec.workerGroupSpecs.1.groupName": "gpu-b"}
     ),
     Case("group-name-reserved", {f"{WORKER}.groupName": "headgroup"}, {f"{WORKER}.groupName": "head"}),
-    Case(
-        "replicas-contradict",
-        {f"{WORKER}.minReplicas": 5, f"{WORKER}.maxReplicas": 2, f"{WORKER}.replicas": "${N}"},
-    ),
-    Case(
-        "ray-container-not-first",
-        {f"{WORKER_POD}.containers": [SIDECAR, {"name": "trainer", "image": "rayproject/ray:2.58.0"}]},
-        {
-            f"{WORKER_POD}.containers": [
-                {"name": "trainer", "image": "me/train:1"},
-                {**SIDECAR, "name": "ray-log-collector"},
-            ]
-        },
-    ),
-    Case("containers-missing", {f"{WORKER_POD}.containers": []}),
-    Case(
-        "ray-container-not-first",
-        {f"{WORKER_POD}.containers": [SIDECAR, {"name": "ray-worker", "image": "rayproject/ray:2.58.0"}]},
-        {f"{WORKER_POD}.containers.1": SIDECAR},
-    ),
-    Case(
-        "reserved-label-override",
-        {f"{WORKER}.template.metadata.labels.[ray.io/group]": "x"},
-        {f"{WORKER}.template.metadata.labels.[team]": "x"},
-    ),
-    Case(
-        "operator-managed-env",
-        {ENV: {"name": "RAY_CLUSTER_NAME", "value": "x"}},
-        {ENV: {"name": "RAY_PORT", "value": "6379"}},
-    ),
-    Case(
-        "group-resources-conflict",
-        {f"{WORKER}.resources": {"CPU": "4"}},
-        {f"{WORKER}.resources": {"CPU": "4"}, f"{WORKER}.rayStartParams": {}},
-    ),
-    Case("ray-labels-param", {f"{WORKER}.rayStartParams.labels": "a=b"}, {f"{WORKER}.labels": {"a": "b"}}),
     Case("alpha-gate-field", {"spec.tlsOptions": {"mode": "x"}}, {"spec.headServiceAnnotations": {"a": "b"}}),
-    Case("replicas-contradict", {f"{WORKER}.minReplicas": 3}, {f"{WORKER}.minReplicas": 1}),
     Case("ignore-unknown-rule", {IGNORE: "no-such-rule: because"}, {IGNORE: "image-not-digest: mirrored"}),
     Case("ignore-without-reason", {IGNORE: "image-not-digest"}, {IGNORE: "image-not-digest: mirrored"}),
 )

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from seatrial.check.rule import Asked
-from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, cluster_spec
+from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER, cluster_spec
 from tests.support.rule_case import Case
 from tests.unit.rule_cases.jobs import SELECTED, job
 
 SCALING, VERSION = {"spec.enableInTreeAutoscaling": True}, "spec.autoscalerOptions.version"
-OF_RAY = "spec.rayVersion"
 COUNTS = tuple(f"{WORKER}.{key}" for key in ("minReplicas", "replicas", "maxReplicas"))
 QUEUE, ELASTIC = {"metadata.labels": {"kueue.x-k8s.io/queue-name": "a"}}, "kueue.x-k8s.io/elastic-job"
-LIMITS = f"{WORKER_CONTAINER}.resources"
 HEAD_GPU = f"{HEAD_CONTAINER}.resources.limits.[nvidia.com/gpu]"
-NO_CPU = {f"{LIMITS}.limits.cpu": GONE, f"{LIMITS}.requests.cpu": GONE}
 
 
 def counts(*given: object) -> dict[str, object]:
@@ -39,33 +35,6 @@ CASES = (
     Case("replicas-clamped", counts(0, 4, 2), counts(GONE, 4, GONE)),
     Case("replicas-clamped", counts(2, 1, "${N}"), counts("${N}", "${N}", "${N}")),
     Case("replicas-clamped", counts("${N}", 9, 2), counts(GONE, "${N}", GONE)),
-    Case("autoscaler-fixed-gang", {**counts(1, 2, 4), **SCALING}, {**counts(2, 2, 2), **SCALING}),
-    Case("autoscaler-fixed-gang", {**counts(GONE, 2, GONE), **SCALING}, facts={"asked": Asked(8, 1, "/fsx")}),
-    Case("autoscaler-version-unset", SCALING, {**SCALING, VERSION: "v2"}),
-    Case("autoscaler-version-unset", {**SCALING, OF_RAY: "2.47.0"}, {**SCALING, OF_RAY: "2.46.0"}),
-    Case(
-        "autoscaler-restart-policy",
-        {**SCALING, VERSION: "v2", f"{HEAD_POD}.restartPolicy": "Always"},
-        {**SCALING, f"{HEAD_POD}.restartPolicy": "Always"},
-    ),
-    Case(
-        "autoscaler-restart-policy",
-        {**SCALING, f"{WORKER_POD}.restartPolicy": "OnFailure"},
-        {**SCALING, VERSION: "v2", f"{WORKER_POD}.restartPolicy": "Never"},
-    ),
-    Case("autoscaler-no-limits", {**SCALING, **NO_CPU}, {**SCALING, f"{LIMITS}.limits.cpu": GONE}),
-    Case("autoscaler-no-limits", {**SCALING, f"{LIMITS}.limits.cpu": GONE, "spec.rayVersion": "2.38.0"}, NO_CPU),
-    Case(
-        "autoscaler-no-limits",
-        {**SCALING, **NO_CPU},
-        {**SCALING, **NO_CPU, f"{WORKER}.rayStartParams": {"num-cpus": "40", "num-gpus": "4"}},
-    ),
-    Case("autoscaler-no-limits", {**SCALING, **NO_CPU}, {**SCALING, **NO_CPU, f"{WORKER}.resources": {"cpu": "4"}}),
-    Case(
-        "autoscaler-sa-irsa",
-        {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE},
-        {**SCALING, f"{HEAD_POD}.serviceAccountName": GONE, f"{WORKER_POD}.serviceAccountName": GONE},
-    ),
     Case("num-of-hosts-misuse", {f"{WORKER}.numOfHosts": 2}, {f"{WORKER}.numOfHosts": 1}),
     Case("num-of-hosts-misuse", {f"{WORKER}.numOfHosts": 2, f"{WORKER}.replicas": "${N}"}),
     Case("gang-not-enforced", {}, QUEUE),

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
-from tests.support.manifests import GONE, HEAD, HEAD_CONTAINER, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, changed
+from tests.support.manifests import GONE, HEAD, HEAD_CONTAINER, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD
 from tests.support.rule_case import Case
 
 _TYPE = "[node.kubernetes.io/instance-type]"
-_GUARD = "metadata.annotations.[karpenter.sh/do-not-disrupt]"
 _GPU_LIMIT = f"{HEAD_CONTAINER}.resources.limits.[nvidia.com/gpu]"
 _ANTI = f"{WORKER_POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _apart(labels: dict[str, str]) -> list[dict[str, object]]:
     return [{"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}]
-
-
-def _with_pool(disruption: dict[str, object]) -> str:
-    pool = {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": "gpu"},
-        "spec": {
-            "disruption": disruption,
-            "template": {"spec": {"taints": [{"key": "nvidia.com/gpu", "effect": "NoSchedule"}]}},
-        },
-    }
-    guarded = changed({f"{WORKER}.template.{_GUARD}": "false"})
-    return f"{guarded}\n---\n{json.dumps(pool)}\n"
 
 
 CASES: tuple[Case, ...] = (
@@ -98,22 +81,6 @@ CASES: tuple[Case, ...] = (
             f"{WORKER}.minReplicas": 1,
         },
     ),
-    Case(
-        "disruption-annotation-on-cr",
-        {_GUARD: "true", f"{WORKER}.template.{_GUARD}": GONE},
-        {_GUARD: "true"},
-    ),
-    Case(
-        "disruption-annotation-on-cr",
-        {"metadata.annotations.[cluster-autoscaler.kubernetes.io/safe-to-evict]": "false"},
-        {"metadata.annotations.[example.com/safe-to-evict]": "false"},
-    ),
-    Case(
-        "no-do-not-disrupt",
-        {f"{WORKER}.template.{_GUARD}": GONE},
-        {f"{WORKER}.template.{_GUARD}": GONE, f"{HEAD}.template.{_GUARD}": GONE},
-    ),
-    Case("nodepool-consolidates", _with_pool({}), _with_pool({"consolidationPolicy": "WhenEmpty"})),
     Case(
         "hyperpod-health-selector",
         {f"{WORKER_POD}.nodeSelector.{_TYPE}": "ml.g6.12xlarge"},

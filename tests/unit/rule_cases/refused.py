@@ -12,7 +12,6 @@ RAY, SCALING, OPTIONS = "spec.rayVersion", "spec.enableInTreeAutoscaling", "spec
 AUTH, GCS = "spec.authOptions", "spec.gcsFaultToleranceOptions"
 TOKEN = {AUTH: {"mode": "token"}}
 K8S_TOKEN = {AUTH: {"mode": "token", "enableK8sTokenAuth": True}}
-V2 = {"name": "RAY_enable_autoscaler_v2", "value": "1"}
 FT, NAMESPACE = "metadata.annotations.[ray.io/ft-enabled]", "metadata.annotations.[ray.io/external-storage-namespace]"
 REDIS = {GCS: {"redisAddress": "redis:6379"}}
 ADDRESS = {ENV: {"name": "RAY_REDIS_ADDRESS", "value": "redis:6379"}}
@@ -52,44 +51,6 @@ CASES = (
     ),
     Case("k8s-token-auth-conflict", {"spec.rayClusterSpec.authOptions": K8S_TOKEN[AUTH]}, kind="RayJob"),
     service("k8s-token-auth-conflict", {"spec.rayClusterConfig.authOptions": K8S_TOKEN[AUTH]}),
-    Case("suspend-with-autoscaler", {SCALING: True, f"{WORKER}.suspend": True}, {f"{WORKER}.suspend": True}),
-    Case("suspend-with-autoscaler", {SCALING: True, f"{WORKER}.suspend": True}, {SCALING: True}),
-    Case("autoscaler-version-env", {ENV: V2}, {ENV: {**V2, "value": "0"}}),
-    Case("autoscaler-version-env", {ENV: V2}, {ENV: V2}, facts={"kuberay": "1.5"}, right_facts={"kuberay": "1.4"}),
-    Case("autoscaler-version-env", {ENV: V2, SCALING: True, f"{OPTIONS}.version": "v2"}, {ENV: V2, SCALING: True}),
-    Case(
-        "autoscaler-version-env",
-        {f"{OPTIONS}.env": [{"name": "KUBERAY_GEN_AUTOSCALER_START_CMD", "value": "x"}]},
-        {f"{OPTIONS}.env": [{"name": "KUBERAY_GEN_AUTOSCALER_START_CMD", "value": "x"}]},
-        right_facts={"kuberay": "1.6"},
-    ),
-    Case(
-        "idle-timeout-without-v2",
-        {SCALING: True, f"{WORKER}.idleTimeoutSeconds": 60},
-        {SCALING: True, f"{WORKER}.idleTimeoutSeconds": 60, f"{OPTIONS}.version": "v2"},
-    ),
-    Case(
-        "idle-timeout-without-v2",
-        {SCALING: True, f"{WORKER}.idleTimeoutSeconds": 60, f"{OPTIONS}.version": "v1"},
-        {SCALING: True, f"{WORKER}.idleTimeoutSeconds": 60, ENV: V2},
-    ),
-    Case(
-        "idle-timeout-without-v2",
-        {f"{OPTIONS}.version": "v2", f"{WORKER}.idleTimeoutSeconds": -1},
-        {f"{OPTIONS}.version": "v2", f"{WORKER}.idleTimeoutSeconds": 0},
-    ),
-    Case(
-        "idle-timeout-without-v2",
-        {f"{OPTIONS}.idleTimeoutSeconds": -1},
-        {f"{OPTIONS}.idleTimeoutSeconds": 60},
-        facts={"kuberay": "1.6"},
-    ),
-    Case("priority-without-v2", {f"{WORKER}.priority": 1}, {f"{WORKER}.priority": 0}),
-    Case(
-        "priority-without-v2",
-        {f"{WORKER}.priority": 1, f"{OPTIONS}.version": "v2", RAY: "2.55.0"},
-        {f"{WORKER}.priority": 1, f"{OPTIONS}.version": "v2", RAY: "2.56.0"},
-    ),
     Case(
         "upgrade-strategy-nested",
         {"spec.rayClusterSpec.upgradeStrategy.type": "Recreate"},

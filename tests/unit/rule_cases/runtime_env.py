@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.manifests import GONE, HEAD_CONTAINER, WORKER, WORKER_CONTAINER
+from tests.support.manifests import GONE, HEAD_CONTAINER, WORKER
 from tests.support.rule_case import Case
 from tests.unit.rule_cases.jobs import job
 
 YAML = "spec.runtimeEnvYAML"
 HTTP = {"spec.submissionMode": "HTTPMode"}
-OTHER_IMAGE = {
-    f"{HEAD_CONTAINER}.image": "rayproject/ray:2.55.1-py312",
-    f"{WORKER_CONTAINER}.image": "rayproject/ray:2.55.1-py312",
-    "spec.rayVersion": "2.55.1",
-}
 
 
 def env(rule: str, broken: str, right: str, **others: object) -> Case:
@@ -34,18 +29,6 @@ CASES = (
         {YAML: "mine: 1"},
         {YAML: "mine: 1", f"{HEAD_CONTAINER}.env.1": {"name": "RAY_RUNTIME_ENV_PLUGINS", "value": "[]"}},
     ),
-    env("runtime-env-reinstalls-ray", "pip: ['ray[data]==2.47.1']", "pip: [raydp==1.0]"),
-    env("runtime-env-reinstalls-ray", "uv: {packages: [ray]}", "pip: ['-r requirements.txt']"),
-    env("runtime-env-reinstalls-torch", "pip: [torch==2.9.0]", "pip: [torch, flash_attn==2.8.3]"),
-    env("runtime-env-reinstalls-torch", "pip: {packages: [torchvision]}", "pip: [torchmetrics]", **OTHER_IMAGE),
-    env(
-        "runtime-env-reinstalls-torch",
-        "pip: [torch==2.9.0]",
-        "pip: [peft]",
-        **{f"{HEAD_CONTAINER}.image": "registry.example.com/team/ray:1"},
-    ),
-    env("runtime-env-unpinned", "pip: [peft, trl==1.0]", "pip: [trl==1.0, 'a @ https://b/c.whl', git+https://d/e]"),
-    env("pip-conflicts-dlc", "pip: [transformers==4.57.0]", "pip: [transformers==5.13.0, trl==1.0]"),
     env(
         "working-dir-mutable-url",
         "working_dir: https://github.com/a/b/archive/main.zip",

@@ -8,17 +8,13 @@ from typing import Any
 from seatrial.check.reading import Document, documents
 from seatrial.check.rule import Asked
 from seatrial.check.values import Value
-from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, changed
+from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER_CONTAINER, WORKER_POD, changed
 from tests.support.rule_case import Case
 
 CLAIM = "persistentVolumeClaim"
 HEAD_VOLUME, WORKER_VOLUME = f"{HEAD_POD}.volumes.0", f"{WORKER_POD}.volumes.0"
-HEAD_MOUNT, WORKER_MOUNT = f"{HEAD_CONTAINER}.volumeMounts.0", f"{WORKER_CONTAINER}.volumeMounts.0"
-LIMITS = f"{WORKER_CONTAINER}.resources.limits"
-HF_HOME = f"{WORKER_CONTAINER}.env.0"
+WORKER_MOUNT = f"{WORKER_CONTAINER}.volumeMounts.0"
 OTHER = {"name": "fsx", CLAIM: {"claimName": "other"}}
-HEAD_ALONE = {"spec.workerGroupSpecs": [], f"{HEAD_CONTAINER}.resources.limits.[nvidia.com/gpu]": "4"}
-NO_DISK = {f"{HEAD_CONTAINER}.resources.{side}.ephemeral-storage": GONE for side in ("limits", "requests")}
 NO_ACCELERATORS = {f"{WORKER_CONTAINER}.resources.{side}.[nvidia.com/gpu]": GONE for side in ("limits", "requests")}
 
 
@@ -99,61 +95,6 @@ CASES = (
         with_volume("s3.csi.aws.com"),
         with_volume("fsx.csi.aws.com"),
         facts=at("/fsx/runs"),
-    ),
-    Case("hf-cache-local", {HF_HOME: {"name": "HF_HOME", "value": "/root/hf"}}, {}),
-    Case(
-        "hf-cache-local",
-        {HF_HOME: {"name": "HF_TOKEN", "value": "x"}},
-        {HF_HOME: {"name": "HF_HOME", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}},
-    ),
-    Case(
-        "hf-cache-local",
-        {HF_HOME: GONE},
-        {HF_HOME: GONE, f"{WORKER_CONTAINER}.volumeMounts.0.mountPath": "/root/.cache"},
-    ),
-    Case("tmp-ray-on-root", {f"{WORKER_CONTAINER}.volumeMounts.2": GONE}),
-    Case(
-        "tmp-ray-on-root",
-        {f"{WORKER}.rayStartParams": {"num-gpus": "4", "temp-dir": "/ray"}},
-        {f"{WORKER}.rayStartParams": {"num-gpus": "4", "temp-dir": "/tmp/ray/x"}},
-    ),
-    Case(
-        "tmp-ray-on-root",
-        {f"{HEAD_CONTAINER}.volumeMounts.2": GONE},
-        {f"{HEAD_CONTAINER}.volumeMounts.2": GONE, "spec.enableInTreeAutoscaling": True},
-    ),
-    Case(
-        "tmp-ray-on-root",
-        {**HEAD_ALONE, f"{HEAD_CONTAINER}.volumeMounts.2": GONE},
-        {"spec.workerGroupSpecs": [], f"{HEAD_CONTAINER}.volumeMounts.2": GONE},
-    ),
-    Case(
-        "no-ephemeral-storage",
-        {**HEAD_ALONE, **NO_DISK},
-        {"spec.workerGroupSpecs": [], **NO_DISK},
-    ),
-    Case(
-        "tmp-ray-unbounded",
-        {f"{WORKER_POD}.volumes.2.emptyDir": {}, f"{LIMITS}.ephemeral-storage": GONE},
-        {f"{WORKER_POD}.volumes.2.emptyDir": {}},
-    ),
-    Case(
-        "no-ephemeral-storage",
-        {f"{WORKER_CONTAINER}.resources.{side}.ephemeral-storage": GONE for side in ("limits", "requests")},
-        {f"{LIMITS}.ephemeral-storage": GONE},
-    ),
-    Case(
-        "ephemeral-limit-lt-emptydir", {f"{LIMITS}.ephemeral-storage": "40Gi"}, {f"{LIMITS}.ephemeral-storage": "50Gi"}
-    ),
-    Case(
-        "hostpath-volume",
-        {f"{WORKER_POD}.volumes.3": {"name": "data", "hostPath": {"path": "/data"}}},
-        {f"{WORKER_POD}.volumes.3": {"name": "nvme", "hostPath": {"path": "/mnt/k8s-disks/0"}}},
-    ),
-    Case(
-        "hostpath-volume",
-        {f"{WORKER_POD}.volumes.3": {"name": "shm", "hostPath": {"path": "/dev/shm"}}},
-        {f"{WORKER_POD}.volumes.3": {"name": "ib", "hostPath": {"path": "/dev/infiniband"}}},  # infiniband-hostpath
     ),
     Case(
         "s3-no-identity",

@@ -6,12 +6,42 @@ from importlib import import_module
 
 from seatrial.check.rule import RULES
 
-MODULES = ("api", "pods", "containers", "start", "images", "resources", "alignment", "placement", "network", "efa", "memory", "storage", "jobs", "submission", "runtime_env", "gang", "lifecycle", "security", "secrets", "refused")  # fmt: skip
+MODULES = (
+    "api",
+    "groups",
+    "pods",
+    "containers",
+    "start",
+    "images",
+    "resources",
+    "alignment",
+    "placement",
+    "disruption",
+    "network",
+    "ports",
+    "efa",
+    "memory",
+    "storage",
+    "disks",
+    "jobs",
+    "entrypoint",
+    "submission",
+    "runtime_env",
+    "packages",
+    "gang",
+    "autoscaler",
+    "lifecycle",
+    "security",
+    "secrets",
+    "refused",
+)
 
 
 def load() -> None:
     """Registers every rule."""
     for name in MODULES:
         import_module(f"seatrial.check.rules.{name}")
+    for name in ("structure", "suppression"):  # they find the hits of a few rules themselves
+        import_module(f"seatrial.check.{name}")
     server = import_module("seatrial.check.server.rules")
     RULES.update(server.SERVER_RULES)  # they hit nothing without a cluster, but have names, pages and places in files

@@ -43,12 +43,16 @@ def _together(amounts: list[Value]) -> str:
 
 
 @rule(
-    "gpu-exceeds-instance", "error", "group",
+    "gpu-exceeds-instance",
+    "error",
+    "group",
     title="more GPUs than the instance has",
-    why="No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`.",
-    fix="ask for at most what the instance has", source=_TYPES, needs=("instance",),
-)  # fmt: skip
+    fix="ask for at most what the instance has",
+    source=_TYPES,
+    needs=("instance",),
+)
 def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+    """No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`."""
     limits = group.asked("nvidia.com/gpu")
     if not limits or not group.instance_types:
         return
@@ -59,12 +63,16 @@ def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-exceeds-instance", "error", "group",
+    "efa-exceeds-instance",
+    "error",
+    "group",
     title="more EFA interfaces than the instance has",
-    why="No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`.",
-    fix="ask for at most what the instance has", source=_EFA_DOCS, needs=("instance",),
-)  # fmt: skip
+    fix="ask for at most what the instance has",
+    source=_EFA_DOCS,
+    needs=("instance",),
+)
 def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+    """No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`."""
     limits = group.asked(_EFA)
     if not limits or not group.instance_types:
         return
@@ -79,12 +87,16 @@ def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-missing", "warning", "cluster",
+    "efa-missing",
+    "warning",
+    "cluster",
     title="EFA left unused between GPU workers",
-    why="Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA.",
-    fix=f"add {_EFA} to limits and requests, and use an image with aws-ofi-nccl", source=DLC_EKS, needs=("instance",),
-)  # fmt: skip
+    fix=f"add {_EFA} to limits and requests, and use an image with aws-ofi-nccl",
+    source=DLC_EKS,
+    needs=("instance",),
+)
 def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA."""
     groups = [group for group in cluster.workers if nvidia(group)]
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
         return
@@ -98,12 +110,16 @@ def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-not-all", "info", "worker",
+    "efa-not-all",
+    "info",
+    "worker",
     title="fewer EFA interfaces than the instance has",
-    why="With all GPUs taken, the rest of the bandwidth cannot be used by anyone else.",
-    fix="take all of them", source=_EFA_DOCS, needs=("instance",),
-)  # fmt: skip
+    fix="take all of them",
+    source=_EFA_DOCS,
+    needs=("instance",),
+)
 def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
+    """With all GPUs taken, the rest of the bandwidth cannot be used by anyone else."""
     efa, gpus = group.limit(_EFA), group.limit("nvidia.com/gpu")
     if not efa or not gpus or not group.instance_types:
         return
@@ -113,12 +129,15 @@ def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-with-dra-and-plugin", "warning", "worker",
+    "efa-with-dra-and-plugin",
+    "warning",
+    "worker",
     title="EFA by device plugin and by resource claims at once",
-    why="Both would hand out the same interfaces.",
-    fix="use one of the two", source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
-)  # fmt: skip
+    fix="use one of the two",
+    source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
+)
 def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
+    """Both would hand out the same interfaces."""
     claims = [
         claim
         for claim in group.spec["resourceClaims"]
@@ -129,12 +148,18 @@ def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cpu-mem-exceeds-allocatable", "error", "group",
+    "cpu-mem-exceeds-allocatable",
+    "error",
+    "group",
     title="more CPU or memory than a node can give",
-    why="The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance type.",
-    fix="ask for less, and leave room for DaemonSets", source=_TYPES, needs=("instance",),
-)  # fmt: skip
+    fix="ask for less, and leave room for DaemonSets",
+    source=_TYPES,
+    needs=("instance",),
+)
 def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
+    """The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance
+    type.
+    """
     for key, unit in (("cpu", Fraction(1, 1000)), ("memory", Fraction(1 << 20))):
         asked = group.asked(key)
         if not asked or not group.instance_types:
@@ -153,7 +178,7 @@ def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 def _autoscaler(group: Group, key: str) -> Fraction:
-    """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), where the options say nothing else."""
+    """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), unless the options say it."""
     if not group.is_head or not group.cluster.autoscaling:
         return Fraction(0)
     own = group.cluster.value.at("autoscalerOptions", "resources")
@@ -164,12 +189,16 @@ def _autoscaler(group: Group, key: str) -> Fraction:
 
 
 @rule(
-    "gpu-underfill-instance", "info", "worker",
+    "gpu-underfill-instance",
+    "info",
+    "worker",
     title="GPUs left idle on the instance",
-    why="The rest of a node's GPUs is paid for; two workers on one node share its EFA interface.",
-    fix="take all GPUs of the instance", source=_TYPES, needs=("instance",),
-)  # fmt: skip
+    fix="take all GPUs of the instance",
+    source=_TYPES,
+    needs=("instance",),
+)
 def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
+    """The rest of a node's GPUs is paid for; two workers on one node share its EFA interface."""
     limit = group.limit("nvidia.com/gpu")
     if not limit or not group.instance_types:
         return
@@ -188,12 +217,16 @@ def gpus_of(cluster: Cluster) -> int:
 
 
 @rule(
-    "world-size-exceeds-gpus", "error", "cluster",
+    "world-size-exceeds-gpus",
+    "error",
+    "cluster",
     title="more workers than the cluster has GPUs",
-    why="The trainer waits for ever for a placement group that cannot be placed.",
-    fix="make num_workers × gpus_per_worker fit replicas × GPUs", source=_SCALING, needs=("trial",),
-)  # fmt: skip
+    fix="make num_workers × gpus_per_worker fit replicas × GPUs",
+    source=_SCALING,
+    needs=("trial",),
+)
 def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """The trainer waits for ever for a placement group that cannot be placed."""
     asked = facts.asked
     if asked is None or not asked.gpus_per_worker:
         return
@@ -204,12 +237,16 @@ def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cpus-per-worker-infeasible", "error", "cluster",
+    "cpus-per-worker-infeasible",
+    "error",
+    "cluster",
     title="more workers than the cluster has CPUs",
-    why="Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever.",
-    fix="make num_workers fit the CPUs", source=_SCALING, needs=("trial",),
-)  # fmt: skip
+    fix="make num_workers fit the CPUs",
+    source=_SCALING,
+    needs=("trial",),
+)
 def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever."""
     asked = facts.asked
     if asked is None or asked.gpus_per_worker:
         return
@@ -223,12 +260,16 @@ def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "entrypoint-takes-gang-gpu", "error", "job",
+    "entrypoint-takes-gang-gpu",
+    "error",
+    "job",
     title="the driver takes a GPU that a worker needs",
-    why="entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever.",
-    fix="leave entrypointNumGpus out", source=JOB_GO, needs=("trial",),
-)  # fmt: skip
+    fix="leave entrypointNumGpus out",
+    source=JOB_GO,
+    needs=("trial",),
+)
 def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
+    """entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever."""
     taken = manifest.spec["entrypointNumGpus"]
     if not taken or not manifest.cluster or not (taken.quantity or 0):
         return

@@ -26,12 +26,17 @@ _PROBE = ("exec", "httpGet", "tcpSocket", "grpc")
 
 
 @rule(
-    "image-invalid", "error", "pod",
+    "image-invalid",
+    "error",
+    "pod",
     title="no image, or one that no registry can have",
-    why="A container without an image is refused; the kubelet does not pull a reference that it cannot parse: `InvalidImageName`.",
-    fix="write it as registry/repository:tag", source=_IMAGES,
-)  # fmt: skip
+    fix="write it as registry/repository:tag",
+    source=_IMAGES,
+)
 def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """A container without an image is refused; the kubelet does not pull a reference that it cannot parse:
+    `InvalidImageName`.
+    """
     for container in containers(pod):
         image = container["image"]
         if not image.scalar:
@@ -41,12 +46,15 @@ def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "env-invalid", "error", "pod",
+    "env-invalid",
+    "error",
+    "pod",
     title="a variable with two sources, or with none that is known",
-    why="A variable has a value or one source. Kubernetes refuses the pod.",
-    fix="keep one of them", source=_ENV,
-)  # fmt: skip
+    fix="keep one of them",
+    source=_ENV,
+)
 def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """A variable has a value or one source. Kubernetes refuses the pod."""
     for container in containers(pod):
         for entry in container["env"]:
             name, source = entry["name"].raw, entry["valueFrom"]
@@ -58,12 +66,15 @@ def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "volume-mount-unknown", "error", "pod",
+    "volume-mount-unknown",
+    "error",
+    "pod",
     title="a mount of a volume that the pod does not have",
-    why="Kubernetes refuses the pod: `volumeMounts[…].name: Not found`.",
-    fix="add the volume to the same template, or correct the name", source=_VOLUMES,
-)  # fmt: skip
+    fix="add the volume to the same template, or correct the name",
+    source=_VOLUMES,
+)
 def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses the pod: `volumeMounts[…].name: Not found`."""
     volumes = [volume["name"] for volume in pod.spec["volumes"]]
     known = {name.raw for name in volumes} | {*_OF_KUBERAY}
     unsure = next((v for v in (pod.spec["volumes"], *pod.spec["volumes"], *volumes) if v.unknown), None)
@@ -79,12 +90,15 @@ def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "sub-path-invalid", "error", "pod",
+    "sub-path-invalid",
+    "error",
+    "pod",
     title="a subPath that leaves its volume",
-    why="It is relative and has no `..` in it; Kubernetes refuses the pod otherwise.",
-    fix="write a path below the volume's root", source=f"{_VOLUMES}#using-subpath",
-)  # fmt: skip
+    fix="write a path below the volume's root",
+    source=f"{_VOLUMES}#using-subpath",
+)
 def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """It is relative and has no `..` in it; Kubernetes refuses the pod otherwise."""
     for container in containers(pod):
         for mount in container["volumeMounts"]:
             for path in (mount["subPath"], mount["subPathExpr"]):
@@ -93,12 +107,17 @@ def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "volume-source-invalid", "error", "pod",
+    "volume-source-invalid",
+    "error",
+    "pod",
     title="a volume of two kinds, or of none",
-    why="Kubernetes refuses a volume of two kinds. One of none becomes an emptyDir: what is written there goes with the pod.",
-    fix="give each volume one source", source=_VOLUMES,
-)  # fmt: skip
+    fix="give each volume one source",
+    source=_VOLUMES,
+)
 def volume_source_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """Kubernetes refuses a volume of two kinds. One of none becomes an emptyDir: what is written there goes with the
+    pod.
+    """
     for volume in pod.spec["volumes"]:
         kinds = [key for key, value in volume.items() if value and key != "name"]
         if len(kinds) > 1:
@@ -108,12 +127,17 @@ def volume_source_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "container-port-invalid", "error", "pod",
+    "container-port-invalid",
+    "error",
+    "pod",
     title="a port that Kubernetes refuses",
-    why="Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, a letter among them, and is given once in a container.",
-    fix="correct the number or shorten the name", source=_POD_API,
-)  # fmt: skip
+    fix="correct the number or shorten the name",
+    source=_POD_API,
+)
 def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, a letter among
+    them, and is given once in a container.
+    """
     for container in containers(pod):
         names: set[str] = set()
         for port in container["ports"]:
@@ -131,12 +155,15 @@ def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "handler-invalid", "error", "pod",
+    "handler-invalid",
+    "error",
+    "pod",
     title="a hook or probe that does nothing, or two things",
-    why="Each has exactly one action. Kubernetes refuses the pod: `must specify a handler type`.",
-    fix="give it one action, such as exec.command, or leave it out", source=_PROBES,
-)  # fmt: skip
+    fix="give it one action, such as exec.command, or leave it out",
+    source=_PROBES,
+)
 def handler_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """Each has exactly one action. Kubernetes refuses the pod: `must specify a handler type`."""
     for container in containers(pod):
         for name in ("preStop", "postStart"):
             yield from _one_action(container["lifecycle"][name], _HOOKS)

@@ -15,7 +15,7 @@ _NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 _TORCH = "https://docs.pytorch.org/docs/stable/torch_nccl_environment_variables.html"
 _HUGEPAGES = f"{K8S_DOCS}/tasks/manage-hugepages/scheduling-hugepages/"
 _TRUE = ("1", "true", "yes", "on")
-# EFA without RDMA read: g4dn (ofiwg/libfabric#12160) and g5 (Nitro 3, aws/aws-ofi-nccl#981). From Nitro 4 on all have it.
+# EFA without RDMA read: g4dn (ofiwg/libfabric#12160) and g5 (Nitro 3, aws/aws-ofi-nccl#981). Nitro 4 and later have it.
 _NO_RDMA_READ = ("g4dn", "g5")
 
 
@@ -32,12 +32,17 @@ def _set(group: Group, name: str, *words: str) -> Value | None:
 
 
 @rule(
-    "efa-env-without-efa", "warning", "group",
+    "efa-env-without-efa",
+    "warning",
+    "group",
     title="EFA's settings on a container without EFA",
-    why="FI_PROVIDER=efa leaves libfabric with no provider at all: the plugin fails to start and NCCL uses TCP. On a head without GPUs it does nothing.",
-    fix="ask for vpc.amazonaws.com/efa, or drop the variables", source=f"{_OFI}/issues/1020",
-)  # fmt: skip
+    fix="ask for vpc.amazonaws.com/efa, or drop the variables",
+    source=f"{_OFI}/issues/1020",
+)
 def efa_env(group: Group, _: Facts) -> Iterator[Hit]:
+    """FI_PROVIDER=efa leaves libfabric with no provider at all: the plugin fails to start and NCCL uses TCP. On a head
+    without GPUs it does nothing.
+    """
     names = [name for name in group.env if name == "FI_PROVIDER" or name.startswith("FI_EFA_")]
     if not names or efa(group) or list(group.container.at("resources", "claims")):
         return
@@ -47,12 +52,17 @@ def efa_env(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-rdma-unsupported", "error", "group",
+    "efa-rdma-unsupported",
+    "error",
+    "group",
     title="RDMA asked of an EFA that has none",
-    why="libfabric ends the process: `FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability`. Since libfabric 1.18 it finds out by itself.",
-    fix="leave FI_EFA_USE_DEVICE_RDMA out", source=f"{_OFI}/issues/981",
-)  # fmt: skip
+    fix="leave FI_EFA_USE_DEVICE_RDMA out",
+    source=f"{_OFI}/issues/981",
+)
 def efa_rdma(group: Group, _: Facts) -> Iterator[Hit]:
+    """libfabric ends the process: `FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read
+    capability`. Since libfabric 1.18 it finds out by itself.
+    """
     types = group.instance_types
     if not efa(group) or all(not kind.unknown and _family(kind.raw) not in _NO_RDMA_READ for kind in types):
         return
@@ -66,24 +76,27 @@ def _family(name: str) -> str:
     return name.removeprefix(HYPERPOD).partition(".")[0]
 
 
-@rule(
-    "rdmav-fork-safe", "warning", "group",
-    title="RDMAV_FORK_SAFE beside EFA",
-    why="It is rdma-core's own switch and works by being set at all, differently from FI_EFA_FORK_SAFE; on newer kernels it can break things. The plugin takes care of forks itself.",
-    fix="remove it", source=_SHEET,
-)  # fmt: skip
+@rule("rdmav-fork-safe", "warning", "group", title="RDMAV_FORK_SAFE beside EFA", fix="remove it", source=_SHEET)
 def rdmav_fork_safe(group: Group, _: Facts) -> Iterator[Hit]:
+    """It is rdma-core's own switch and works by being set at all, differently from FI_EFA_FORK_SAFE; on newer kernels
+    it can break things. The plugin takes care of forks itself.
+    """
     if efa(group) and "RDMAV_FORK_SAFE" in group.env:
         yield Hit(group.env["RDMAV_FORK_SAFE"]["name"], "RDMAV_FORK_SAFE is set", "no such variable")
 
 
 @rule(
-    "efa-hugepages", "info", "group",
+    "efa-hugepages",
+    "info",
+    "group",
     title="EFA, data loaders and huge pages",
-    why="libfabric takes huge pages where the node has them; a data loader's fork can then fail with `OSError: Cannot allocate memory`.",
-    fix="set FI_EFA_USE_HUGE_PAGE to 0, or ask for hugepages-2Mi", source=_SHEET,
-)  # fmt: skip
+    fix="set FI_EFA_USE_HUGE_PAGE to 0, or ask for hugepages-2Mi",
+    source=_SHEET,
+)
 def efa_hugepages(group: Group, _: Facts) -> Iterator[Hit]:
+    """libfabric takes huge pages where the node has them; a data loader's fork can then fail with `OSError: Cannot
+    allocate memory`.
+    """
     if efa(group) and "FI_EFA_USE_HUGE_PAGE" not in group.env and not group.limit("hugepages-2Mi"):
         yield Hit(
             group.container["env"],
@@ -93,12 +106,17 @@ def efa_hugepages(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "hugepages-no-memory", "error", "group",
+    "hugepages-no-memory",
+    "error",
+    "group",
     title="huge pages that Kubernetes refuses",
-    why="Huge pages are not overcommitted: their request equals their limit, and CPU or memory is asked for beside them. The API server refuses the pod otherwise.",
-    fix="set requests and limits alike, with memory beside them", source=_HUGEPAGES,
-)  # fmt: skip
+    fix="set requests and limits alike, with memory beside them",
+    source=_HUGEPAGES,
+)
 def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
+    """Huge pages are not overcommitted: their request equals their limit, and CPU or memory is asked for beside them.
+    The API server refuses the pod otherwise.
+    """
     for container in group.spec["containers"]:
         limits, requests = (dict(container.at("resources", part).items()) for part in ("limits", "requests"))
         pages = {key: value for key, value in {**limits, **requests}.items() if key.startswith("hugepages-")}
@@ -111,12 +129,17 @@ def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "efa-memlock", "info", "group",
+    "efa-memlock",
+    "info",
+    "group",
     title="EFA without leave to lock memory",
-    why="EFA pins memory, and a pod cannot set ulimit. Bottlerocket lifts the limit where EFA is attached; on a node that does not, the plugin fails with `Cannot allocate memory`.",
-    fix="add capability IPC_LOCK where nodes limit memlock", source=f"{_OFI}/issues/107",
-)  # fmt: skip
+    fix="add capability IPC_LOCK where nodes limit memlock",
+    source=f"{_OFI}/issues/107",
+)
 def efa_memlock(group: Group, _: Facts) -> Iterator[Hit]:
+    """EFA pins memory, and a pod cannot set ulimit. Bottlerocket lifts the limit where EFA is attached; on a node that
+    does not, the plugin fails with `Cannot allocate memory`.
+    """
     context = group.container["securityContext"]
     added = {capability.raw for capability in context.at("capabilities", "add")}
     if efa(group) and not added & {"IPC_LOCK", "ALL"} and context["privileged"].raw != "true":
@@ -126,25 +149,29 @@ def efa_memlock(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "infiniband-hostpath", "warning", "group",
+    "infiniband-hostpath",
+    "warning",
+    "group",
     title="all of /dev/infiniband from the host",
-    why="The pod then sees devices that are no EFA or belong to other pods. libfabric opens every one, fails with -61, and NCCL uses TCP without an error.",
-    fix="leave devices to the EFA device plugin", source="https://github.com/aws-samples/aws-do-eks/pull/63",
-)  # fmt: skip
+    fix="leave devices to the EFA device plugin",
+    source="https://github.com/aws-samples/aws-do-eks/pull/63",
+)
 def infiniband_hostpath(group: Group, _: Facts) -> Iterator[Hit]:
+    """The pod then sees devices that are no EFA or belong to other pods. libfabric opens every one, fails with -61, and
+    NCCL uses TCP without an error.
+    """
     for volume in group.spec["volumes"]:
         path = volume.at("hostPath", "path")
         if path.raw.rstrip("/") in ("/dev/infiniband", "/dev"):
             yield Hit(path, f"hostPath {path.raw}", "devices from vpc.amazonaws.com/efa alone")
 
 
-@rule(
-    "nccl-kept-from-efa", "warning", "group",
-    title="NCCL kept from EFA",
-    why="NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out, and FI_PROVIDER without efa leaves it no device: all traffic between nodes is TCP, and the interfaces idle. NCCL_IB_DISABLE is for NCCL's own InfiniBand transport and does nothing here.",
-    fix="leave them out", source=_NCCL,
-)  # fmt: skip
+@rule("nccl-kept-from-efa", "warning", "group", title="NCCL kept from EFA", fix="leave them out", source=_NCCL)
 def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
+    """NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out, and FI_PROVIDER without efa leaves it no
+    device: all traffic between nodes is TCP, and the interfaces idle. NCCL_IB_DISABLE is for NCCL's own InfiniBand
+    transport and does nothing here.
+    """
     if not efa(group):
         return
     provider = group.variable("FI_PROVIDER")
@@ -158,24 +185,30 @@ def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "nccl-p2p-shm-disable", "info", "group",
+    "nccl-p2p-shm-disable",
+    "info",
+    "group",
     title="NCCL kept from NVLink or shared memory",
-    why="A setting to look for a fault with: GPUs of one node then talk over slower ways.",
-    fix="remove it once the fault is found", source=_NCCL,
-)  # fmt: skip
+    fix="remove it once the fault is found",
+    source=_NCCL,
+)
 def nccl_p2p(group: Group, _: Facts) -> Iterator[Hit]:
+    """A setting to look for a fault with: GPUs of one node then talk over slower ways."""
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if accelerators(group) else ():
         if value := _set(group, name, "1"):
             yield Hit(value, f"{name} 1", "no such variable")
 
 
 @rule(
-    "nccl-timeout-huge", "info", "group",
+    "nccl-timeout-huge",
+    "info",
+    "group",
     title="a hang that nobody hears of for an hour",
-    why="Until the heartbeat runs out a stuck job holds its GPUs and says nothing.",
-    fix="keep it near 600", source=_TORCH,
-)  # fmt: skip
+    fix="keep it near 600",
+    source=_TORCH,
+)
 def nccl_timeout(group: Group, _: Facts) -> Iterator[Hit]:
+    """Until the heartbeat runs out a stuck job holds its GPUs and says nothing."""
     value = group.variable("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
     if value and (value.integer or 0) >= 3600:
         yield Hit(value, f"{value.text} seconds until a hang is reported", "minutes, such as 600")

@@ -46,35 +46,49 @@ def tag_of(image: Value) -> str | None:
 
 
 @rule(
-    "ray-version-missing", "warning", "cluster",
+    "ray-version-missing",
+    "warning",
+    "cluster",
     title="no rayVersion",
-    why="KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and group priorities.",
-    fix="set rayVersion to the image's Ray", source=POD_GO,
-)  # fmt: skip
+    fix="set rayVersion to the image's Ray",
+    source=POD_GO,
+)
 def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and
+    group priorities.
+    """
     if not cluster.ray_version.raw:
         yield Hit(cluster.ray_version, "rayVersion is missing", "the version of Ray in the image")
 
 
 @rule(
-    "ray-version-unparsable", "warning", "cluster",
+    "ray-version-unparsable",
+    "warning",
+    "cluster",
     title="a rayVersion that KubeRay cannot parse",
-    why="KubeRay takes it as unknown: wget probes, no token authentication, no priorities.",
-    fix="write X.Y.Z", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="write X.Y.Z",
+    source=VALIDATION_GO,
+)
 def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """KubeRay takes it as unknown: wget probes, no token authentication, no priorities."""
     text = cluster.ray_version.text
     if text and version(text) is None:
         yield Hit(cluster.ray_version, f"saw {text}", "X.Y.Z")
 
 
 @rule(
-    "ray-version-mismatch", "error", "cluster",
+    "ray-version-mismatch",
+    "error",
+    "cluster",
     title="rayVersion is not the Ray in the image",
-    why="KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not have what they ask for.",
-    fix="set rayVersion to the image's Ray", source=f"{KUBERAY}/issues/154", needs=("image",),
-)  # fmt: skip
+    fix="set rayVersion to the image's Ray",
+    source=f"{KUBERAY}/issues/154",
+    needs=("image",),
+)
 def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not
+    have what they ask for.
+    """
     asked, untold = version(cluster.ray_version.text), None
     for who, image in images_of(cluster) if asked else ():
         try:
@@ -100,12 +114,17 @@ def _ray_in(image: Value, facts: Facts) -> str:
 
 
 @rule(
-    "image-floating-tag", "warning", "group",
+    "image-floating-tag",
+    "warning",
+    "group",
     title="a tag that moves",
-    why="Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be repeated.",
-    fix="pin the digest: seatrial image resolve", source=f"{KUBERAY}/issues/530",
-)  # fmt: skip
+    fix="pin the digest: seatrial image resolve",
+    source=f"{KUBERAY}/issues/530",
+)
 def image_floating_tag(group: Group, facts: Facts) -> Iterator[Hit]:
+    """Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be
+    repeated.
+    """
     image = group.image
     if not image.scalar or wrong(image) or (tag := tag_of(image)) is None:
         return
@@ -125,23 +144,31 @@ def _known(facts: Facts, image: Value) -> ImageFacts | None:
 
 
 @rule(
-    "image-not-digest", "info", "group",
+    "image-not-digest",
+    "info",
+    "group",
     title="an image without a digest",
-    why="A tag can be pushed again; only the digest names one image.",
-    fix="pin the digest: seatrial image resolve", source=f"{DLC}/pull/6637",
-)  # fmt: skip
+    fix="pin the digest: seatrial image resolve",
+    source=f"{DLC}/pull/6637",
+)
 def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
+    """A tag can be pushed again; only the digest names one image."""
     if group.image.scalar and not wrong(group.image) and tag_of(group.image) is not None:
         yield Hit(group.image, f"the {group.title} runs {group.image.raw}", "…@sha256:…")
 
 
 @rule(
-    "mixed-images", "warning", "cluster",
+    "mixed-images",
+    "warning",
+    "cluster",
     title="pods of one cluster with different images",
-    why="Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects that cannot be unpickled.",
-    fix="use one image everywhere", source=f"{KUBERAY}/issues/2303",
-)  # fmt: skip
+    fix="use one image everywhere",
+    source=f"{KUBERAY}/issues/2303",
+)
 def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects
+    that cannot be unpickled.
+    """
     found = images_of(cluster)
     for who, image in found[1:]:
         first = found[0][1]
@@ -165,12 +192,16 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "image-wrong-dlc", "error", "group",
+    "image-wrong-dlc",
+    "error",
+    "group",
     title="a serving image for training",
-    why="AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP.",
-    fix="use ray:train-ml-cuda-…", source=f"{DLC}/tree/main/docs/ray", needs=("image",),
-)  # fmt: skip
+    fix="use ray:train-ml-cuda-…",
+    source=f"{DLC}/tree/main/docs/ray",
+    needs=("image",),
+)
 def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
+    """AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP."""
     if group.cluster.manifest.is_service or not accelerators(group) or not group.image.scalar:
         return
     known = None if group.image.unknown else _known(facts, group.image)
@@ -180,13 +211,19 @@ def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "entrypoint-bypassed", "info", "group",
+    "entrypoint-bypassed",
+    "info",
+    "group",
     title="the image's entrypoint does not run",
-    why="KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13 needs a driver of release 580 or later on the node.",
-    fix="use nodes with driver 580 or later, or the annotation ray.io/overwrite-container-cmd with the entrypoint in front of $KUBERAY_GEN_RAY_START_CMD",
-    source=POD_GO, needs=("image",),
-)  # fmt: skip
+    fix="use nodes with driver 580 or later, or the annotation ray.io/overwrite-container-cmd with the entrypoint in "
+    "front of $KUBERAY_GEN_RAY_START_CMD",
+    source=POD_GO,
+    needs=("image",),
+)
 def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
+    """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13
+    needs a driver of release 580 or later on the node.
+    """
     if group.is_head or not accelerators(group) or not group.image.scalar or overwrites_command(group):
         return
     known = None if group.image.unknown else _known(facts, group.image)
@@ -195,12 +232,17 @@ def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "overwrite-cmd-without-start", "error", "group",
+    "overwrite-cmd-without-start",
+    "error",
+    "group",
     title="a command of its own that never starts Ray",
-    why="With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait for the head for ever.",
-    fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"', source=POD_GO,
-)  # fmt: skip
+    fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"',
+    source=POD_GO,
+)
 def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
+    """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait
+    for the head for ever.
+    """
     if not overwrites_command(group) or not group.container:
         return
     words = " ".join(part.text for key in ("command", "args") for part in group.container[key])
@@ -211,24 +253,35 @@ def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "container-command-set", "warning", "group",
+    "container-command-set",
+    "warning",
+    "group",
     title="a command that runs in front of `ray start`",
-    why="KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting, and what a child shell exports is lost.",
-    fix="leave command and args out; use env, or the overwrite annotation", source=POD_GO,
-)  # fmt: skip
+    fix="leave command and args out; use env, or the overwrite annotation",
+    source=POD_GO,
+)
 def container_command(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting,
+    and what a child shell exports is lost.
+    """
     own = [part for key in ("command", "args") for part in group.container[key]]
     if own and not overwrites_command(group) and not any("ray start" in part.raw for part in own):
         yield Hit(own[0], f"runs `{' '.join(part.raw for part in own)} && … ray start`", "no command and args")
 
 
 @rule(
-    "path-override", "warning", "group",
+    "path-override",
+    "warning",
+    "group",
     title="PATH without the folder that `ray` is in",
-    why="The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is missing.",
-    fix="keep /opt/venv/bin in front", source=f"{DLC}/tree/main/docs/ray-train", needs=("image",),
-)  # fmt: skip
+    fix="keep /opt/venv/bin in front",
+    source=f"{DLC}/tree/main/docs/ray-train",
+    needs=("image",),
+)
 def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
+    """The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is
+    missing.
+    """
     path = group.variable("PATH")
     if not path.scalar or not group.image.scalar or group.image.unknown:
         return
@@ -238,12 +291,15 @@ def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "ld-library-path-override", "warning", "group",
+    "ld-library-path-override",
+    "warning",
+    "group",
     title="LD_LIBRARY_PATH without the OFI plugin",
-    why="The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error.",
-    fix=f"keep {' and '.join(_OFI_PATHS)} in it", source=DLC_EKS,
-)  # fmt: skip
+    fix=f"keep {' and '.join(_OFI_PATHS)} in it",
+    source=DLC_EKS,
+)
 def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
+    """The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
     if not path.scalar or not efa or path.raw.startswith(("$(LD_LIBRARY_PATH)", "$LD_LIBRARY_PATH")):
@@ -254,12 +310,15 @@ def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "pull-always-large-image", "info", "group",
+    "pull-always-large-image",
+    "info",
+    "group",
     title="imagePullPolicy Always",
-    why="Each pod start asks the registry again; an outage there stops recovery.",
-    fix="pin a digest and use IfNotPresent", source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
-)  # fmt: skip
+    fix="pin a digest and use IfNotPresent",
+    source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
+)
 def pull_always(group: Group, _: Facts) -> Iterator[Hit]:
+    """Each pod start asks the registry again; an outage there stops recovery."""
     policy = group.container["imagePullPolicy"]
     if policy.text == "Always" and accelerators(group):
         yield Hit(policy, "Always", "IfNotPresent with a digest")

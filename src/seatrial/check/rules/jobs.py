@@ -9,17 +9,11 @@ from seatrial.check.manifest import Manifest
 from seatrial.check.rule import JOB_GO, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.rules.storage import identity
 from seatrial.check.values import Value
-from seatrial.kube.apimachinery import version
 
 _RAYJOB_GO = f"{SOURCE}/controllers/ray/rayjob_controller.go"
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/rayjob_types.go"
 _MANAGERS = ("ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue")
 _ORDER = ("DeleteWorkers", "DeleteCluster", "DeleteSelf")  # a later one must not come before an earlier one
-
-
-def since(facts: Facts, *numbers: int) -> bool:
-    """Whether this KubeRay is at least that release."""
-    return (version(facts.kuberay) or ()) >= numbers
 
 
 def selects(manifest: Manifest) -> bool:
@@ -36,23 +30,31 @@ def _has_accelerators(manifest: Manifest) -> bool:
 
 
 @rule(
-    "rayjob-needs-cluster", "error", "job",
+    "rayjob-needs-cluster",
+    "error",
+    "job",
     title="a RayJob without a cluster",
-    why="KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector.",
-    fix="add rayClusterSpec", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="add rayClusterSpec",
+    source=VALIDATION_GO,
+)
 def needs_cluster(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector."""
     if not manifest.spec["rayClusterSpec"] and not selects(manifest):
         yield Hit(manifest.spec["rayClusterSpec"], "neither rayClusterSpec nor clusterSelector", "one of them")
 
 
 @rule(
-    "rayjob-no-cleanup", "warning", "job",
+    "rayjob-no-cleanup",
+    "warning",
+    "job",
     title="the cluster stays when the job has ended",
-    why="shutdownAfterJobFinishes is false by default: nodes, GPUs among them, are held and paid for until someone deletes the RayJob.",
-    fix="set shutdownAfterJobFinishes: true and a ttlSecondsAfterFinished that leaves time to read logs", source=_TYPES_GO,
-)  # fmt: skip
+    fix="set shutdownAfterJobFinishes: true and a ttlSecondsAfterFinished that leaves time to read logs",
+    source=_TYPES_GO,
+)
 def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """shutdownAfterJobFinishes is false by default: nodes, GPUs among them, are held and paid for until someone deletes
+    the RayJob.
+    """
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
     if selects(manifest) or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.flag:
         return
@@ -63,24 +65,32 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "ttl-without-shutdown", "error", "job",
+    "ttl-without-shutdown",
+    "error",
+    "job",
     title="a time to live that nothing ends",
-    why="KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes.",
-    fix="set shutdownAfterJobFinishes: true; with deletionRules, use their ttlSeconds", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="set shutdownAfterJobFinishes: true; with deletionRules, use their ttlSeconds",
+    source=VALIDATION_GO,
+)
 def ttl_without_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes."""
     ttl = manifest.spec["ttlSecondsAfterFinished"]
     if ttl and not manifest.spec["shutdownAfterJobFinishes"].flag and _positive(ttl):
         yield Hit(ttl, f"{ttl.text} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true")
 
 
 @rule(
-    "ttl-zero-logs-lost", "info", "job",
+    "ttl-zero-logs-lost",
+    "info",
+    "job",
     title="the cluster goes at once, and its logs with it",
-    why="ttlSecondsAfterFinished is 0 by default: head and workers are deleted as soon as the job ends, with everything below /tmp/ray.",
-    fix="set ttlSecondsAfterFinished: 600 or more, or keep /tmp/ray on a shared volume", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="set ttlSecondsAfterFinished: 600 or more, or keep /tmp/ray on a shared volume",
+    source=_RAYJOB_GO,
+)
 def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """ttlSecondsAfterFinished is 0 by default: head and workers are deleted as soon as the job ends, with everything
+    below /tmp/ray.
+    """
     ttl = manifest.spec["ttlSecondsAfterFinished"]
     if not manifest.cluster or selects(manifest) or not manifest.spec["shutdownAfterJobFinishes"].flag:
         return
@@ -90,12 +100,15 @@ def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "deletion-rules-conflict", "error", "job",
+    "deletion-rules-conflict",
+    "error",
+    "job",
     title="a deletion strategy that contradicts itself",
-    why="KubeRay refuses the RayJob.",
-    fix="use deletionRules alone, each with one condition", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="use deletionRules alone, each with one condition",
+    source=VALIDATION_GO,
+)
 def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses the RayJob."""
     strategy, shutdown = manifest.spec["deletionStrategy"], manifest.spec["shutdownAfterJobFinishes"]
     if not strategy:
         return
@@ -141,12 +154,15 @@ def _disordered(rules: list[Value]) -> Iterator[Hit]:
 
 
 @rule(
-    "rayjob-no-deadline", "warning", "job",
+    "rayjob-no-deadline",
+    "warning",
+    "job",
     title="no deadline",
-    why="A job that stays Pending or hangs holds its nodes, GPUs among them, until someone looks.",
-    fix="set activeDeadlineSeconds, and preRunningDeadlineSeconds where the CRD has it", source=_TYPES_GO,
-)  # fmt: skip
+    fix="set activeDeadlineSeconds, and preRunningDeadlineSeconds where the CRD has it",
+    source=_TYPES_GO,
+)
 def no_deadline(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """A job that stays Pending or hangs holds its nodes, GPUs among them, until someone looks."""
     active, before = manifest.spec["activeDeadlineSeconds"], manifest.spec["preRunningDeadlineSeconds"]
     if not active and not before and manifest.cluster:
         severity: Severity | None = None if _has_accelerators(manifest) else "info"
@@ -155,12 +171,15 @@ def no_deadline(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "deadline-not-positive", "error", "job",
+    "deadline-not-positive",
+    "error",
+    "job",
     title="a deadline or a count that KubeRay refuses",
-    why="Deadlines must be at least 1; backoffLimit and ttlSecondsAfterFinished at least 0.",
-    fix="correct it, or leave it out", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="correct it, or leave it out",
+    source=VALIDATION_GO,
+)
 def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Deadlines must be at least 1; backoffLimit and ttlSecondsAfterFinished at least 0."""
     least = {
         "activeDeadlineSeconds": 1,
         "preRunningDeadlineSeconds": 1,
@@ -174,24 +193,32 @@ def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "backoff-full-cluster", "info", "job",
+    "backoff-full-cluster",
+    "info",
+    "job",
     title="retries build a new cluster each",
-    why="A retry waits for the old RayCluster to go, not for its pods: both attempts may write one checkpoint folder. Without resuming each starts from step 0.",
-    fix="resume from the latest checkpoint; retry workers with Ray Train's FailureConfig first", source=f"{KUBERAY}/issues/5211",
-)  # fmt: skip
+    fix="resume from the latest checkpoint; retry workers with Ray Train's FailureConfig first",
+    source=f"{KUBERAY}/issues/5211",
+)
 def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """A retry waits for the old RayCluster to go, not for its pods: both attempts may write one checkpoint folder.
+    Without resuming each starts from step 0.
+    """
     limit = manifest.spec["backoffLimit"]
     if _has_accelerators(manifest) and _positive(limit):
         yield Hit(limit, f"backoffLimit {limit.text}", "a job that resumes, or 0")
 
 
 @rule(
-    "cluster-selector-unknown-key", "warning", "job",
+    "cluster-selector-unknown-key",
+    "warning",
+    "job",
     title="a clusterSelector that KubeRay does not read",
-    why="KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace.",
-    fix="keep ray.io/cluster alone", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="keep ray.io/cluster alone",
+    source=_RAYJOB_GO,
+)
 def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace."""
     selector = manifest.spec["clusterSelector"]
     if selects(manifest) and not selector["ray.io/cluster"].raw:
         yield Hit(selector, "no ray.io/cluster: KubeRay refuses it", "ray.io/cluster: <name>", "error")
@@ -202,12 +229,15 @@ def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cluster-selector-shutdown", "warning", "job",
+    "cluster-selector-shutdown",
+    "warning",
+    "job",
     title="deletion of a cluster that the job did not make",
-    why="KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing.",
-    fix="leave them out, and delete the cluster by hand", source=_RAYJOB_GO,
-)  # fmt: skip
+    fix="leave them out, and delete the cluster by hand",
+    source=_RAYJOB_GO,
+)
 def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing."""
     if not selects(manifest):
         return
     if manifest.spec["shutdownAfterJobFinishes"].flag:
@@ -217,16 +247,20 @@ def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "cluster-selector-backoff", "error", "job",
+    "cluster-selector-backoff",
+    "error",
+    "job",
     title="what cannot be had with clusterSelector",
-    why="KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector.",
-    fix="leave it out, or give the job a cluster of its own", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
+    fix="leave it out, or give the job a cluster of its own",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
 def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
+    """KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector."""
     if not selects(manifest):
         return
     spec = manifest.spec
-    if since(facts, 1, 6) and _positive(spec["backoffLimit"]):
+    if facts.since_kuberay(1, 6) and _positive(spec["backoffLimit"]):
         yield Hit(spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].text} beside clusterSelector", "0")
     if spec["suspend"].flag:
         yield Hit(spec["suspend"], "suspend beside clusterSelector", "no such field")
@@ -235,24 +269,32 @@ def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "job-id-fixed", "warning", "job",
+    "job-id-fixed",
+    "warning",
+    "job",
     title="a fixed job id on a cluster that stays",
-    why="The submitter finds that id done already, submits nothing and follows the old job: a second run ends as the first did.",
-    fix="leave jobId out: KubeRay makes a new one", source=JOB_GO,
-)  # fmt: skip
+    fix="leave jobId out: KubeRay makes a new one",
+    source=JOB_GO,
+)
 def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The submitter finds that id done already, submits nothing and follows the old job: a second run ends as the first
+    did.
+    """
     given = manifest.spec["jobId"]
     if given.raw and selects(manifest) and manifest.submission_mode != "InteractiveMode":
         yield Hit(given, f"jobId {given.raw} beside clusterSelector", "no jobId")
 
 
 @rule(
-    "managed-by-value", "error", "manifest",
+    "managed-by-value",
+    "error",
+    "manifest",
     title="managedBy names something else",
-    why="The API server refuses other values, and the field cannot be changed later.",
-    fix="leave managedBy out", source=f"{SOURCE}/config/crd/bases",
-)  # fmt: skip
+    fix="leave managedBy out",
+    source=f"{SOURCE}/config/crd/bases",
+)
 def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses other values, and the field cannot be changed later."""
     inner = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}.get(manifest.kind, "")
     for value in (manifest.spec["managedBy"], manifest.spec[inner]["managedBy"]):
         if value and value.text not in _MANAGERS:
@@ -260,12 +302,17 @@ def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "suspended", "warning", "manifest",
+    "suspended",
+    "warning",
+    "manifest",
     title="a job or a cluster that waits to be started",
-    why="With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. It refuses a RayJob so without shutdownAfterJobFinishes.",
-    fix="leave suspend out; Kueue sets it by itself", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="leave suspend out; Kueue sets it by itself",
+    source=VALIDATION_GO,
+)
 def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """With suspend: true KubeRay starts no pods until someone, such as Kueue, sets it to false. It refuses a RayJob so
+    without shutdownAfterJobFinishes.
+    """
     suspend = manifest.spec["suspend"]
     if manifest.is_service or not suspend or not suspend.flag or selects(manifest):
         return

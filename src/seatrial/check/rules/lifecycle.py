@@ -32,24 +32,30 @@ def _words(action: Value) -> str:
 
 
 @rule(
-    "head-schedules-work", "info", "head",
+    "head-schedules-work",
+    "info",
+    "head",
     title="a head that takes work",
-    why="Tasks of Ray Data and Tune then run beside the GCS; what they need of memory can end the cluster.",
-    fix='set num-cpus: "0" in the head\'s rayStartParams', source=_GUIDE,
-)  # fmt: skip
+    fix='set num-cpus: "0" in the head\'s rayStartParams',
+    source=_GUIDE,
+)
 def head_schedules_work(group: Group, _: Facts) -> Iterator[Hit]:
+    """Tasks of Ray Data and Tune then run beside the GCS; what they need of memory can end the cluster."""
     cpus = cpus_told(group)
     if group.cluster.workers and cpus.raw != "0":
         yield Hit(cpus or group.params, f"num-cpus {cpus.raw or 'is not set'}", '"0"')
 
 
 @rule(
-    "head-zero-cpu-no-workers", "error", "cluster",
+    "head-zero-cpu-no-workers",
+    "error",
+    "cluster",
     title="a cluster without a CPU for work",
-    why="The head offers none and there is no worker group that does: every task and every trainer waits for ever.",
-    fix="add a worker group, or give the head CPUs", source=_GUIDE,
-)  # fmt: skip
+    fix="add a worker group, or give the head CPUs",
+    source=_GUIDE,
+)
 def head_zero_cpu(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """The head offers none and there is no worker group that does: every task and every trainer waits for ever."""
     cpus = cluster.head.params["num-cpus"]
     if not cpus.scalar or cpus.quantity != 0 or accelerators(cluster.head):
         return
@@ -60,23 +66,31 @@ def head_zero_cpu(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "no-prestop", "info", "group",
+    "no-prestop",
+    "info",
+    "group",
     title="pods that leave without a word",
-    why="Without `ray stop` before the end the others notice a node's death only when it no longer answers.",
-    fix='add lifecycle.preStop.exec: ["/bin/sh", "-c", "ray stop"]', source=_GUIDE,
-)  # fmt: skip
+    fix='add lifecycle.preStop.exec: ["/bin/sh", "-c", "ray stop"]',
+    source=_GUIDE,
+)
 def no_prestop(group: Group, _: Facts) -> Iterator[Hit]:
+    """Without `ray stop` before the end the others notice a node's death only when it no longer answers."""
     if group.container and not group.container.at("lifecycle", "preStop"):
         yield Hit(group.container, f"no preStop on the {group.title}", "a preStop with `ray stop`")
 
 
 @rule(
-    "prestop-lt-grace", "warning", "group",
+    "prestop-lt-grace",
+    "warning",
+    "group",
     title="a pod that is killed before it can finish",
-    why="The grace period counts from the start of preStop. A hook that sleeps through it is cut off, and Ray gets SIGKILL in the middle of a save.",
-    fix="raise terminationGracePeriodSeconds above the hook and a checkpoint", source=_TERMINATION,
-)  # fmt: skip
+    fix="raise terminationGracePeriodSeconds above the hook and a checkpoint",
+    source=_TERMINATION,
+)
 def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
+    """The grace period counts from the start of preStop. A hook that sleeps through it is cut off, and Ray gets SIGKILL
+    in the middle of a save.
+    """
     grace, hook = group.spec["terminationGracePeriodSeconds"], group.container.at("lifecycle", "preStop")
     seconds = 30 if grace.integer is None else grace.integer
     slept = sum(int(count) * _SECONDS[unit] for count, unit in _SLEEP.findall(_words(hook)))
@@ -89,24 +103,34 @@ def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "liveness-expensive", "warning", "group",
+    "liveness-expensive",
+    "warning",
+    "group",
     title="a liveness probe that starts Ray's command line",
-    why="Each probe starts Python and asks the GCS. When the head is busy the probe times out, and the kubelet ends a worker that was well.",
-    fix="leave the probe out: KubeRay adds one that asks the local agent", source=_PROBES,
-)  # fmt: skip
+    fix="leave the probe out: KubeRay adds one that asks the local agent",
+    source=_PROBES,
+)
 def liveness_expensive(group: Group, _: Facts) -> Iterator[Hit]:
+    """Each probe starts Python and asks the GCS. When the head is busy the probe times out, and the kubelet ends a
+    worker that was well.
+    """
     probe = group.container["livenessProbe"]
     if found := _RAY_CLI.search(_words(probe)):
         yield Hit(probe, f"`{found.group()}` as a liveness probe", "KubeRay's own probe")
 
 
 @rule(
-    "probe-too-tight", "warning", "group",
+    "probe-too-tight",
+    "warning",
+    "group",
     title="a liveness probe that gives up early",
-    why="Under load Ray's agents answer late: a timeout of a second, or a minute until the end (on the head's dashboard, some minutes), kills pods in the middle of training. KubeRay's own probe waits for ten minutes.",
-    fix="leave the probe out, or give it timeoutSeconds: 5 and failureThreshold: 120", source=f"{KUBERAY}/pull/4133",
-)  # fmt: skip
+    fix="leave the probe out, or give it timeoutSeconds: 5 and failureThreshold: 120",
+    source=f"{KUBERAY}/pull/4133",
+)
 def probe_too_tight(group: Group, _: Facts) -> Iterator[Hit]:
+    """Under load Ray's agents answer late: a timeout of a second, or a minute until the end (on the head's dashboard,
+    some minutes), kills pods in the middle of training. KubeRay's own probe waits for ten minutes.
+    """
     probe = group.container["livenessProbe"]
     if not probe:
         return
@@ -117,18 +141,24 @@ def probe_too_tight(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 def _of_dashboard(group: Group, probe: Value) -> bool:
-    """Whether the probe asks the head's dashboard, which answers late when it is busy: one process for every request."""
+    """Whether the probe asks the head's dashboard: one process, which answers late when it is busy."""
     port = probe.at("httpGet", "port").raw or probe.at("tcpSocket", "port").raw
     return group.is_head and (port in ("8265", "dashboard") or ":8265" in _words(probe))
 
 
 @rule(
-    "wait-gcs-forever", "info", "job",
+    "wait-gcs-forever",
+    "info",
+    "job",
     title="a start that nothing ends",
-    why="Workers wait for the head without a limit, and pods stay Pending without one: activeDeadlineSeconds ends it only when the time for the whole run is over.",
-    fix="set preRunningDeadlineSeconds", source=f"{KUBERAY}/issues/988", needs=("kuberay",),
-)  # fmt: skip
+    fix="set preRunningDeadlineSeconds",
+    source=f"{KUBERAY}/issues/988",
+    needs=("kuberay",),
+)
 def wait_gcs_forever(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
+    """Workers wait for the head without a limit, and pods stay Pending without one: activeDeadlineSeconds ends it only
+    when the time for the whole run is over.
+    """
     deadline = manifest.spec["activeDeadlineSeconds"]
     if (version(facts.kuberay) or (0,)) < (1, 6) or not manifest.cluster or not deadline:
         return  # the field came with 1.6; with neither deadline rayjob-no-deadline says so
@@ -137,12 +167,17 @@ def wait_gcs_forever(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "logs-not-persisted", "info", "cluster",
+    "logs-not-persisted",
+    "info",
+    "cluster",
     title="logs that go with the pods",
-    why="Ray writes the logs of workers to /tmp/ray, not to the container's output: once the pods are gone nobody can read them.",
-    fix="mount storage at /tmp/ray, or collect it with a sidecar", source=f"{KUBERAY}/issues/4217",
-)  # fmt: skip
+    fix="mount storage at /tmp/ray, or collect it with a sidecar",
+    source=f"{KUBERAY}/issues/4217",
+)
 def logs_not_persisted(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """Ray writes the logs of workers to /tmp/ray, not to the container's output: once the pods are gone nobody can read
+    them.
+    """
     if cluster.value["historyServerOptions"]:
         return
     for group in cluster.groups:

@@ -1,36 +1,36 @@
-"""Where pods land: the head beside the workers, taints, zones, and what may move a pod from its node."""
+"""Where pods land: the head beside the workers, taints, node labels, zones."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest, Pod, accelerators
+from seatrial.check.manifest import Cluster, Group, Pod, accelerators
 from seatrial.check.rule import DLC_EKS, POD_GO, Facts, Hit, Severity, nvidia, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import image
 from seatrial.hardware.instances import HYPERPOD, instance
 
-_KARPENTER = "https://karpenter.sh/docs/concepts"
 _TAINTS = "https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"
 _AFFINITY = "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/"
 _EFA = "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"
 _HYPERPOD = "https://docs.aws.amazon.com/sagemaker/latest/dg/sagemaker-hyperpod-eks-resiliency-node-labels.html"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", "topology.k8s.aws/zone-id")
-_DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _GPU_TAINT = re.compile("gpu|nvidia|accelerator", re.IGNORECASE)  # in the key or the value
 _NO_GPU_TAINT = re.compile(r"efa\b|spot|capacity-?type|node(-role)?\.kubernetes\.io/", re.IGNORECASE)  # of any node
-_SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-# What KubeRay labels the pods of every cluster with alike (labelPod); a group's name repeats where a manifest is copied.
+# Labels that KubeRay gives the pods of every cluster alike (labelPod); a copied manifest repeats the group's name.
 _OF_EVERY_CLUSTER = {
-    "ray.io/node-type", "ray.io/is-ray-node", "ray.io/group",
-    "app.kubernetes.io/name", "app.kubernetes.io/created-by",
-}  # fmt: skip
+    "ray.io/node-type",
+    "ray.io/is-ray-node",
+    "ray.io/group",
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/created-by",
+}
 
 
 def node_labels(pod: Pod) -> dict[str, list[Value]]:
-    """The node labels that a pod requires, with the values that would do; none for Exists and the negative operators."""
+    """The node labels that a pod requires, with the values that would do; nothing of Exists, NotIn and the like."""
     chosen = {key: [value] for key, value in pod.spec["nodeSelector"].items()}
     found: dict[str, list[Value]] = {}
     for term in pod.spec.at("affinity", "nodeAffinity", _REQUIRED, "nodeSelectorTerms"):
@@ -88,13 +88,11 @@ def _may_meet_gpus(head: Group) -> bool:
     return not head.pinned and (not tainted or head.tolerates("nvidia.com/gpu"))
 
 
-@rule(
-    "gpu-on-head", "warning", "head",
-    title="GPUs on the head",
-    why="The GCS, the dashboard and the driver share a node with training: what runs out of memory there ends the whole cluster, and its workers are unlike the others.",
-    fix="leave GPUs to worker groups", source=DLC_EKS,
-)  # fmt: skip
+@rule("gpu-on-head", "warning", "head", title="GPUs on the head", fix="leave GPUs to worker groups", source=DLC_EKS)
 def gpu_on_head(group: Group, _: Facts) -> Iterator[Hit]:
+    """The GCS, the dashboard and the driver share a node with training: what runs out of memory there ends the whole
+    cluster, and its workers are unlike the others.
+    """
     alone = not group.cluster.workers or group.cluster.manifest.is_service
     for key, value in accelerators(group)[:1]:
         if value.quantity:
@@ -102,12 +100,17 @@ def gpu_on_head(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "head-num-gpus-unset", "warning", "head",
+    "head-num-gpus-unset",
+    "warning",
+    "head",
     title="a head that may take a node's GPUs for its own",
-    why="Without a GPU limit and without num-gpus Ray counts the GPUs that it sees. CUDA images ask the NVIDIA runtime for all of them: on a GPU node Ray then runs training workers on the head.",
-    fix='set num-gpus: "0" in the head\'s rayStartParams', source=DLC_EKS,
-)  # fmt: skip
+    fix='set num-gpus: "0" in the head\'s rayStartParams',
+    source=DLC_EKS,
+)
 def head_num_gpus(group: Group, _: Facts) -> Iterator[Hit]:
+    """Without a GPU limit and without num-gpus Ray counts the GPUs that it sees. CUDA images ask the NVIDIA runtime for
+    all of them: on a GPU node Ray then runs training workers on the head.
+    """
     names = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
     hidden = any(name in group.env and group.variable(name).raw != "all" for name in names)
     if hidden or accelerators(group) or group.params["num-gpus"].scalar or not _gpu_workers(group):
@@ -117,12 +120,17 @@ def head_num_gpus(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "head-no-nvidia-void", "warning", "head",
+    "head-no-nvidia-void",
+    "warning",
+    "head",
     title="a CUDA image on a head without GPUs",
-    why="Where nvidia is the node's default runtime its hook looks for a driver for every CUDA image: on a node without GPUs the head then never starts.",
-    fix="set NVIDIA_VISIBLE_DEVICES to void on the head", source=DLC_EKS,
-)  # fmt: skip
+    fix="set NVIDIA_VISIBLE_DEVICES to void on the head",
+    source=DLC_EKS,
+)
 def head_no_void(group: Group, _: Facts) -> Iterator[Hit]:
+    """Where nvidia is the node's default runtime its hook looks for a driver for every CUDA image: on a node without
+    GPUs the head then never starts.
+    """
     if accelerators(group) or "NVIDIA_VISIBLE_DEVICES" in group.env or not _gpu_workers(group):
         return
     known = image(group.image.raw)
@@ -131,23 +139,31 @@ def head_no_void(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "head-on-gpu-node", "warning", "head",
+    "head-on-gpu-node",
+    "warning",
+    "head",
     title="a head without GPUs on the workers' GPU nodes",
-    why="It takes CPU and memory from a GPU node: a worker that wants the whole node no longer fits and stays Pending.",
-    fix="give the head nodes of its own", source=DLC_EKS,
-)  # fmt: skip
+    fix="give the head nodes of its own",
+    source=DLC_EKS,
+)
 def head_on_gpu_node(group: Group, _: Facts) -> Iterator[Hit]:
+    """It takes CPU and memory from a GPU node: a worker that wants the whole node no longer fits and stays Pending."""
     if not accelerators(group) and _gpu_workers(group) and (found := _beside_gpus(group)):
         yield Hit(found[0], f"the head is {found[1]}", "a CPU node")
 
 
 @rule(
-    "gpu-no-toleration", "warning", "gpu",
+    "gpu-no-toleration",
+    "warning",
+    "gpu",
     title="GPU pods that tolerate no GPU taint",
-    why="GPU nodes are commonly tainted with nvidia.com/gpu to keep other pods off; on such nodes the pods stay Pending with `untolerated taint`.",
-    fix="tolerate nvidia.com/gpu with operator Exists; harmless where there is no taint", source=_TAINTS,
-)  # fmt: skip
+    fix="tolerate nvidia.com/gpu with operator Exists; harmless where there is no taint",
+    source=_TAINTS,
+)
 def gpu_no_toleration(group: Group, _: Facts) -> Iterator[Hit]:
+    """GPU nodes are commonly tainted with nvidia.com/gpu to keep other pods off; on such nodes the pods stay Pending
+    with `untolerated taint`.
+    """
     given, cluster = group.spec["tolerations"], group.cluster
     if group.tolerates("nvidia.com/gpu") or any(_GPU_TAINT.search(t["key"].raw + t["value"].raw) for t in given):
         return
@@ -159,12 +175,17 @@ def gpu_no_toleration(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "gpu-no-node-selector", "warning", "gpu",
+    "gpu-no-node-selector",
+    "warning",
+    "gpu",
     title="GPU pods that any GPU node may take",
-    why="Nothing says which GPU: an autoscaler picks the cheapest type that fits, pods of one gang get different GPUs, or nodes without EFA.",
-    fix="select the instance type, node group or capacity reservation", source=_AFFINITY,
-)  # fmt: skip
+    fix="select the instance type, node group or capacity reservation",
+    source=_AFFINITY,
+)
 def gpu_no_node_selector(group: Group, _: Facts) -> Iterator[Hit]:
+    """Nothing says which GPU: an autoscaler picks the cheapest type that fits, pods of one gang get different GPUs, or
+    nodes without EFA.
+    """
     manifest = group.cluster.manifest
     if group.pinned or manifest.kueue:  # Kueue's resource flavours bring node labels
         return
@@ -173,13 +194,16 @@ def gpu_no_node_selector(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "no-worker-spread", "info", "gpu",
+    "no-worker-spread",
+    "info",
+    "gpu",
     title="workers that may share a node",
-    why="The pod takes a part of its instance type only: two of them on one node share its network.",
-    fix="spread them by podAntiAffinity on kubernetes.io/hostname, or take whole nodes", source=_AFFINITY,
+    fix="spread them by podAntiAffinity on kubernetes.io/hostname, or take whole nodes",
+    source=_AFFINITY,
     needs=("instance",),
-)  # fmt: skip
+)
 def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
+    """The pod takes a part of its instance type only: two of them on one node share its network."""
     spread = group.spec.at("affinity", "podAntiAffinity") or group.spec["topologySpreadConstraints"]
     limit = group.limit("nvidia.com/gpu")
     if spread or not limit or not group.instance_types or group.pods < 2:
@@ -193,12 +217,17 @@ def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "antiaffinity-crosses-clusters", "warning", "group",
+    "antiaffinity-crosses-clusters",
+    "warning",
+    "group",
     title="anti-affinity that holds between clusters too",
-    why="KubeRay labels the pods of every cluster so: two clusters in a namespace keep each other's workers off, and the second one stays Pending.",
-    fix="match ray.io/cluster, or a label of your own, as well", source=POD_GO,
-)  # fmt: skip
+    fix="match ray.io/cluster, or a label of your own, as well",
+    source=POD_GO,
+)
 def antiaffinity_crosses(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay labels the pods of every cluster so: two clusters in a namespace keep each other's workers off, and the
+    second one stays Pending.
+    """
     for term in group.spec.at("affinity", "podAntiAffinity", _REQUIRED):
         selector = term["labelSelector"]
         keys = {key for key, _ in selector["matchLabels"].items()}
@@ -208,12 +237,15 @@ def antiaffinity_crosses(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "multi-az-gang", "info", "gpu",
+    "multi-az-gang",
+    "info",
+    "gpu",
     title="an EFA gang that is not held in one zone",
-    why="EFA traffic cannot cross Availability Zones: pods in two zones talk over TCP, or not at all.",
-    fix="select one topology.kubernetes.io/zone", source=_EFA,
-)  # fmt: skip
+    fix="select one topology.kubernetes.io/zone",
+    source=_EFA,
+)
 def multi_az_gang(group: Group, _: Facts) -> Iterator[Hit]:
+    """EFA traffic cannot cross Availability Zones: pods in two zones talk over TCP, or not at all."""
     labels, manifest = node_labels(group), group.cluster.manifest
     if not group.limit("vpc.amazonaws.com/efa") or manifest.is_service or manifest.kueue:
         return
@@ -227,114 +259,32 @@ def multi_az_gang(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "disruption-annotation-on-cr", "error", "manifest",
-    title="an eviction guard where nothing reads it",
-    why="KubeRay does not copy the resource's annotations to pods. Karpenter and the Cluster Autoscaler look at pods: where one of them runs, it drains the node in the middle of training.",
-    fix="put it in template.metadata.annotations of the head and of every worker group", source=POD_GO,
-)  # fmt: skip
-def disruption_on_cr(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    for key, value in manifest.metadata["annotations"].items() if manifest.cluster else ():
-        if manifest.cluster and (key.startswith("karpenter.sh/do-not-") or key == _SAFE_TO_EVICT):
-            without = [group.title for group in manifest.cluster.groups if not group.metadata.at("annotations", key)]
-            if without:
-                drains = not manifest.is_service and manifest.cluster.trains and _drained(manifest.cluster, key)
-                severity: Severity | None = None if drains else "warning"
-                seen = f"{key} on the {manifest.kind}, not on the pods of {', '.join(without)}"
-                yield Hit(value, seen, "on the pods", severity)
-
-
-def _drained(cluster: Cluster, key: str) -> bool:
-    """Whether the manifest shows that what reads the guard `key` is there."""
-    if key != _SAFE_TO_EVICT:
-        return any(_karpenter(group) for group in cluster.groups)
-    labels = [(name, value.raw) for group in cluster.groups for name, v in node_labels(group).items() for value in v]
-    return any("cluster-autoscaler" in word for label in labels for word in label)
-
-
-def _karpenter(group: Group) -> bool:
-    """Whether the manifest shows that Karpenter makes a group's nodes, or that its authors expect so."""
-    for key, values in node_labels(group).items():
-        words = [key, *(value.raw for value in values)]
-        if any("karpenter" in word.lower() for word in words) or key == "eks.amazonaws.com/compute-type":
-            return True
-        if any("cluster-autoscaler" in word for word in words) or key == "eks.amazonaws.com/nodegroup":
-            return False
-    others = (other for other in group.cluster.groups if other.value.path != group.value.path)
-    return bool(_node_pools(group.cluster.manifest)) or any(_guarded(other) for other in others)
-
-
-def _guarded(group: Group) -> bool:
-    guard = group.metadata.at("annotations", _DO_NOT_DISRUPT)
-    return bool(guard) and guard.raw != "false"
-
-
-def _node_pools(manifest: Manifest) -> list[Value]:
-    return [
-        other for other in manifest.others if other["kind"].raw == "NodePool" and "karpenter" in other["apiVersion"].raw
-    ]
-
-
-@rule(
-    "no-do-not-disrupt", "warning", "group",
-    title="pods that Karpenter may move",
-    why="Karpenter drains a node that it finds underutilized or drifted: a worker goes in the middle of training, and with the head the whole job.",
-    fix='set karpenter.sh/do-not-disrupt: "true" in template.metadata.annotations', source=f"{_KARPENTER}/disruption/",
-)  # fmt: skip
-def no_do_not_disrupt(group: Group, _: Facts) -> Iterator[Hit]:
-    manifest = group.cluster.manifest
-    if manifest.is_service or not group.cluster.trains or _guarded(group):
-        return
-    if not manifest.metadata.at("annotations", _DO_NOT_DISRUPT) and _karpenter(group):  # else the rule above says it
-        yield Hit(group.metadata["annotations"], f"{group.title} has no {_DO_NOT_DISRUPT}", '"true"')
-
-
-def _for_gpus(pool: Value) -> bool:
-    template = pool.at("spec", "template", "spec")
-    names = [taint["key"].raw for taint in template["taints"]] + [key for key, _ in pool.at("spec", "limits").items()]
-    for requirement in template["requirements"]:
-        known = (instance(value.raw) for value in requirement["values"])
-        if "instance-gpu" in requirement["key"].raw or any(found and found.gpus for found in known):
-            return True
-    return "nvidia.com/gpu" in names
-
-
-@rule(
-    "nodepool-consolidates", "warning", "manifest",
-    title="a GPU NodePool that removes nodes in use",
-    why="With WhenEmptyOrUnderutilized, the default, Karpenter removes or replaces a node to save cost although a worker runs there.",
-    fix="set consolidationPolicy: WhenEmpty, or a budget of 0 nodes", source=f"{_KARPENTER}/disruption/",
-)  # fmt: skip
-def nodepool_consolidates(manifest: Manifest, _: Facts) -> Iterator[Hit]:
-    trains = manifest.cluster.trains if manifest.cluster else []
-    if manifest.is_service or not trains or all(_guarded(group) for group in trains):
-        return
-    for pool in filter(_for_gpus, _node_pools(manifest)):
-        disruption = pool.at("spec", "disruption")
-        closed = any(b["nodes"].raw in ("0", "0%") and not b["schedule"] for b in disruption["budgets"])
-        policy = disruption["consolidationPolicy"]
-        if not closed and policy.text in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):
-            yield Hit(policy, policy.text or "WhenEmptyOrUnderutilized, the default", "WhenEmpty")
-
-
-@rule(
-    "hyperpod-health-selector", "info", "group",
+    "hyperpod-health-selector",
+    "info",
+    "group",
     title="HyperPod nodes in any state of health",
-    why="Without the selector pods land on nodes whose deep health checks still run.",
-    fix="select sagemaker.amazonaws.com/node-health-status: Schedulable", source=_HYPERPOD,
-)  # fmt: skip
+    fix="select sagemaker.amazonaws.com/node-health-status: Schedulable",
+    source=_HYPERPOD,
+)
 def hyperpod_health(group: Group, _: Facts) -> Iterator[Hit]:
+    """Without the selector pods land on nodes whose deep health checks still run."""
     for value in group.instance_types[:1]:
         if value.raw.startswith(HYPERPOD) and "sagemaker.amazonaws.com/node-health-status" not in node_labels(group):
             yield Hit(value, f"{value.raw} without a health selector", "node-health-status: Schedulable")
 
 
 @rule(
-    "instance-type-prefix", "error", "group",
+    "instance-type-prefix",
+    "error",
+    "group",
     title="an instance type that such nodes never have",
-    why="HyperPod's nodes are labelled with `ml.` before the type, those of EKS node groups without: no node matches both selectors, and the pods stay Pending.",
-    fix="write the type as the nodes are labelled", source=_HYPERPOD,
-)  # fmt: skip
+    fix="write the type as the nodes are labelled",
+    source=_HYPERPOD,
+)
 def instance_type_prefix(group: Group, _: Facts) -> Iterator[Hit]:
+    """HyperPod's nodes are labelled with `ml.` before the type, those of EKS node groups without: no node matches both
+    selectors, and the pods stay Pending.
+    """
     labels = node_labels(group)
     sagemaker = any(key.startswith("sagemaker.amazonaws.com/") for key in labels)
     for value in group.instance_types:

@@ -30,12 +30,17 @@ def containers(pod: Pod) -> list[Value]:
 
 
 @rule(
-    "duplicate-entry", "error", "pod",
+    "duplicate-entry",
+    "error",
+    "pod",
     title="two entries that must differ",
-    why="KubeRay's CRDs tell entries of these lists apart by that field: the API server refuses the resource with `Duplicate value`. Only a plain pod may have a variable twice.",
-    fix="keep one of them, or rename it", source=f"{SOURCE}/config/crd/bases",
-)  # fmt: skip
+    fix="keep one of them, or rename it",
+    source=f"{SOURCE}/config/crd/bases",
+)
 def duplicate_entry(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """KubeRay's CRDs tell entries of these lists apart by that field: the API server refuses the resource with
+    `Duplicate value`. Only a plain pod may have a variable twice.
+    """
     yield from _twice(pod.spec["volumes"], "name", "volume")
     yield from _twice(containers(pod), "name", "container")
     for container in containers(pod):
@@ -67,12 +72,15 @@ def _wrong_labels(place: Value, values_too: bool) -> Iterator[Hit]:
 
 
 @rule(
-    "label-invalid", "error", "manifest",
+    "label-invalid",
+    "error",
+    "manifest",
     title="a label that Kubernetes does not take",
-    why="The API server refuses the resource, or every pod that KubeRay makes of it.",
-    fix="correct it; an annotation's value may hold any text", source=_LABELS,
-)  # fmt: skip
+    fix="correct it; an annotation's value may hold any text",
+    source=_LABELS,
+)
 def label_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses the resource, or every pod that KubeRay makes of it."""
     for metadata in (manifest.metadata, *(pod.metadata for pod in manifest.pods)):
         yield from _wrong_labels(metadata["labels"], True)
         yield from _wrong_labels(metadata["annotations"], False)
@@ -81,24 +89,32 @@ def label_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "namespace-invalid", "error", "manifest",
+    "namespace-invalid",
+    "error",
+    "manifest",
     title="a namespace that cannot exist",
-    why="The API server refuses a namespace of such a name, and with it all that should be in it.",
-    fix="use lower case letters, digits and dashes, at most 63", source=_NAMES,
-)  # fmt: skip
+    fix="use lower case letters, digits and dashes, at most 63",
+    source=_NAMES,
+)
 def namespace_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """The API server refuses a namespace of such a name, and with it all that should be in it."""
     namespace = manifest.metadata["namespace"]
     if namespace.raw and not namespace.unknown and not is_dns_label(namespace.raw):
         yield Hit(namespace, f"saw {namespace.raw}", "lower case letters, digits and dashes, at most 63")
 
 
 @rule(
-    "object-name-invalid", "error", "pod",
+    "object-name-invalid",
+    "error",
+    "pod",
     title="the name of an object that cannot exist",
-    why="No service account, claim, Secret or ConfigMap can have this name: the pods are refused, or wait for it for ever.",
-    fix="write the object's own name", source=_NAMES,
-)  # fmt: skip
+    fix="write the object's own name",
+    source=_NAMES,
+)
 def object_name_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """No service account, claim, Secret or ConfigMap can have this name: the pods are refused, or wait for it for
+    ever.
+    """
     for kind, value, _optional in references(pod):
         if value.scalar and not value.unknown and value.raw and not is_subdomain(value.raw):
             yield Hit(value, f"{kind} {value.raw}", _SUBDOMAIN_FORM)
@@ -129,12 +145,17 @@ def _by_key(source: Value, config_map: str, secret: str) -> Iterator[tuple[str, 
 
 
 @rule(
-    "namespace-differs", "error", "manifest",
+    "namespace-differs",
+    "error",
+    "manifest",
     title="an object in another namespace than the pods that use it",
-    why="Pods reach claims, Secrets, ConfigMaps and service accounts of their own namespace only: they are refused, or stay Pending.",
-    fix="write the same namespace on both", source=_NAMESPACES,
-)  # fmt: skip
+    fix="write the same namespace on both",
+    source=_NAMESPACES,
+)
 def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Pods reach claims, Secrets, ConfigMaps and service accounts of their own namespace only: they are refused, or
+    stay Pending.
+    """
     here = manifest.metadata["namespace"]
     if not here.raw or here.unknown:
         return
@@ -151,12 +172,17 @@ def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "group-name-invalid", "error", "worker",
+    "group-name-invalid",
+    "error",
+    "worker",
     title="a group name that cannot be part of a pod's name",
-    why="KubeRay makes pods named after cluster and group, in lower case, and labels them with the group: the API server refuses each of them.",
-    fix="use lower case letters, digits and dashes", source=f"{SOURCE}/controllers/ray/utils/util.go",
-)  # fmt: skip
+    fix="use lower case letters, digits and dashes",
+    source=f"{SOURCE}/controllers/ray/utils/util.go",
+)
 def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay makes pods named after cluster and group, in lower case, and labels them with the group: the API server
+    refuses each of them.
+    """
     name = group.value["groupName"]
     prefix = f"cluster-{name.text}"[:50].lower()  # the cluster's own name has a rule
     if name.text and not (is_label_value(name.text) and is_subdomain(f"{prefix}-worker-x")):
@@ -164,12 +190,17 @@ def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "toleration-invalid", "error", "pod",
+    "toleration-invalid",
+    "error",
+    "pod",
     title="a toleration that Kubernetes refuses",
-    why="Exists looks at no value, a toleration without a key needs Exists, and tolerationSeconds counts for NoExecute only.",
-    fix="drop the value, or use operator Equal", source=_TAINTS,
-)  # fmt: skip
+    fix="drop the value, or use operator Equal",
+    source=_TAINTS,
+)
 def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """Exists looks at no value, a toleration without a key needs Exists, and tolerationSeconds counts for NoExecute
+    only.
+    """
     for toleration in pod.spec["tolerations"]:
         key, operator, value = toleration["key"], toleration["operator"], toleration["value"]
         if key.unknown or operator.unknown or toleration["effect"].unknown:
@@ -186,12 +217,15 @@ def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "spread-constraint-invalid", "error", "pod",
+    "spread-constraint-invalid",
+    "error",
+    "pod",
     title="a topology spread constraint that Kubernetes refuses",
-    why="maxSkew and minDomains are 1 or more, and the key names a node label.",
-    fix="write maxSkew: 1", source=_SPREAD,
-)  # fmt: skip
+    fix="write maxSkew: 1",
+    source=_SPREAD,
+)
 def spread_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+    """maxSkew and minDomains are 1 or more, and the key names a node label."""
     for constraint in pod.spec["topologySpreadConstraints"]:
         for value in (constraint["maxSkew"], constraint["minDomains"]):
             if value and not value.unknown and value.integer is not None and value.integer < 1:

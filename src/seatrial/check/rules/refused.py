@@ -1,7 +1,7 @@
 """What the operator refuses by itself once the API server has taken it: conditions of its validation.go, 1.3 to 1.7.
 
-KubeRay then makes no pod, and says why in an event of the resource. Where a field came with its check, the release is not
-asked for again: `field-newer-than-kuberay` does that.
+KubeRay then makes no pod, and says why in an event of the resource. Where a field came with its check, the release is
+not asked for again: `field-newer-than-kuberay` does that.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ from collections.abc import Iterable, Iterator
 from seatrial.check.manifest import Cluster, Group, Manifest
 from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
-from seatrial.check.rules.jobs import selects, since
+from seatrial.check.rules.jobs import selects
 from seatrial.check.values import Value
 from seatrial.kube.apimachinery import version
 
-_REFUSED = "KubeRay refuses the resource; nothing starts."
-_V2 = "RAY_enable_autoscaler_v2"
-_START = "KUBERAY_GEN_AUTOSCALER_START_CMD"
-_ON = ("1", "true")
 _TIMEOUT = "ray.io/initializing-timeout"
 _DURATION = re.compile(r"[-+]?(?:(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[0-9]+)")
 _INCREMENTAL = "NewClusterWithIncrementalUpgrade"
@@ -31,7 +27,7 @@ def entry(variables: Value, name: str) -> Value | None:
     return next((variable for variable in variables if variable["name"].raw == name), None)
 
 
-def _old(cluster: Cluster, what: str, least: tuple[int, int]) -> Iterator[Hit]:
+def needs_ray(cluster: Cluster, what: str, least: tuple[int, int]) -> Iterator[Hit]:
     given = cluster.ray_version
     here = version(given.text)
     if here is None or here < least:
@@ -39,43 +35,43 @@ def _old(cluster: Cluster, what: str, least: tuple[int, int]) -> Iterator[Hit]:
         yield Hit(given, seen, f"{least[0]}.{least[1]}.0 or later")
 
 
-def _second(cluster: Cluster) -> bool:
-    """Whether the operator takes the autoscaler for v2: by its option, or by the head's variable."""
-    if cluster.value.at("autoscalerOptions", "version").text == "v2":
-        return True
-    variable = entry(cluster.head.container["env"], _V2)
-    return variable is not None and variable["value"].text in _ON
-
-
-def _negative(*values: Value) -> Iterator[Hit]:
+def negative(*values: Value) -> Iterator[Hit]:
     for value in values:
         if value and (value.integer or 0) < 0:
             yield Hit(value, f"saw {value.text}", "0 or more")
 
 
 @rule(
-    "auth-needs-ray-version", "error", "cluster",
+    "auth-needs-ray-version",
+    "error",
+    "cluster",
     title="token authentication that rayVersion does not allow",
-    why="KubeRay goes by rayVersion, not by the image: for authOptions.mode token it wants 2.52.0, for enableK8sTokenAuth 2.55.0, and refuses the resource otherwise.",
-    fix="set rayVersion to the image's Ray, or use a newer image", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="set rayVersion to the image's Ray, or use a newer image",
+    source=VALIDATION_GO,
+)
 def auth_ray_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """KubeRay goes by rayVersion, not by the image: for authOptions.mode token it wants 2.52.0, for enableK8sTokenAuth
+    2.55.0, and refuses the resource otherwise.
+    """
     auth = cluster.value["authOptions"]
     if auth["mode"].text != "token":
         return
     if auth["enableK8sTokenAuth"].flag:
-        yield from _old(cluster, "enableK8sTokenAuth", (2, 55))
+        yield from needs_ray(cluster, "enableK8sTokenAuth", (2, 55))
     else:
-        yield from _old(cluster, "authOptions.mode token", (2, 52))
+        yield from needs_ray(cluster, "authOptions.mode token", (2, 52))
 
 
 @rule(
-    "k8s-token-auth-conflict", "error", "cluster",
+    "k8s-token-auth-conflict",
+    "error",
+    "cluster",
     title="what cannot be had with enableK8sTokenAuth",
-    why="KubeRay refuses it without mode: token, beside secretName, and in a RayJob or RayService.",
-    fix="leave enableK8sTokenAuth out, or give a RayCluster mode: token without secretName", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="leave enableK8sTokenAuth out, or give a RayCluster mode: token without secretName",
+    source=VALIDATION_GO,
+)
 def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses it without mode: token, beside secretName, and in a RayJob or RayService."""
     auth, kind = cluster.value["authOptions"], cluster.manifest.kind
     asked, secret, mode = auth["enableK8sTokenAuth"], auth["secretName"], auth["mode"]
     if not asked.flag:
@@ -89,74 +85,15 @@ def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "suspend-with-autoscaler", "error", "worker",
-    title="a suspended group beside the autoscaler",
-    why=_REFUSED,
-    fix="leave suspend out, or turn enableInTreeAutoscaling off", source=VALIDATION_GO,
-)  # fmt: skip
-def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
-    suspend = group.value["suspend"]
-    if suspend and group.cluster.autoscaling and suspend.flag:
-        yield Hit(suspend, "true beside enableInTreeAutoscaling", "false")
-
-
-@rule(
-    "autoscaler-version-env", "error", "cluster",
-    title="a variable that contradicts the autoscaler's options",
-    why=f"KubeRay refuses {_V2} on the head beside autoscalerOptions.version (since 1.4) and with the autoscaler off (since 1.5), and {_START}, which is its own, in autoscalerOptions.env (since 1.7).",
-    fix="remove the variable; autoscalerOptions.version chooses the autoscaler", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
-def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
-    options, variable = cluster.value["autoscalerOptions"], entry(cluster.head.container["env"], _V2)
-    own = entry(options["env"], _START)
-    if own and since(facts, 1, 7):
-        yield Hit(own["name"], f"sets {_START}", "no variable of that name")
-    if not variable:
-        return
-    if cluster.autoscaling:
-        if options["version"] and since(facts, 1, 4):
-            yield Hit(variable["name"], f"{_V2} beside autoscalerOptions.version", "autoscalerOptions.version alone")
-    elif since(facts, 1, 5) and variable["value"].text in _ON:
-        yield Hit(variable["name"], f"{variable['value'].text} without the autoscaler", "left out")
-
-
-@rule(
-    "idle-timeout-without-v2", "error", "cluster",
-    title="an idle timeout that KubeRay refuses",
-    why="A group's idleTimeoutSeconds needs autoscaler v2, and none may be negative (since 1.6).",
-    fix="set autoscalerOptions.version: v2, or autoscalerOptions.idleTimeoutSeconds for all groups", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
-def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
-    if not since(facts, 1, 6):
-        return
-    timeouts = [group.value["idleTimeoutSeconds"] for group in cluster.workers if group.value["idleTimeoutSeconds"]]
-    yield from _negative(cluster.value.at("autoscalerOptions", "idleTimeoutSeconds"), *timeouts)
-    if timeouts and not _second(cluster):
-        yield from (Hit(value, f"{value.raw} without autoscaler v2", "autoscaler v2") for value in timeouts)
-
-
-@rule(
-    "priority-without-v2", "error", "worker",
-    title="a group's priority that nothing reads",
-    why="KubeRay refuses a priority other than 0 without autoscaler v2, or with rayVersion missing or below 2.56.0 (since 1.7).",
-    fix="leave priority out, or set autoscalerOptions.version: v2 and a newer rayVersion", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
-def priority(group: Group, facts: Facts) -> Iterator[Hit]:
-    given = group.value["priority"]
-    if not given or not since(facts, 1, 7) or given.integer == 0:
-        return
-    yield from _old(group.cluster, "a group's priority", (2, 56))
-    if not _second(group.cluster):
-        yield Hit(given, f"{given.text} without autoscaler v2", "autoscaler v2")
-
-
-@rule(
-    "upgrade-strategy-nested", "error", "manifest",
+    "upgrade-strategy-nested",
+    "error",
+    "manifest",
     title="the upgradeStrategy of a cluster that KubeRay makes itself",
-    why="It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it.",
-    fix="remove it; a RayService has spec.upgradeStrategy", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="remove it; a RayService has spec.upgradeStrategy",
+    source=VALIDATION_GO,
+)
 def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it."""
     if manifest.kind == "RayCluster" or manifest.cluster is None or selects(manifest):
         return
     kind = manifest.cluster.value.at("upgradeStrategy", "type")
@@ -165,13 +102,19 @@ def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "gcs-ft-conflict", "error", "cluster",
+    "gcs-ft-conflict",
+    "error",
+    "cluster",
     title="two ways to say where the head keeps its state",
-    why="KubeRay refuses old annotations, variables and rayStartParams for Redis beside gcsFaultToleranceOptions, and a Redis address or user's name on the head without it.",
-    fix="use gcsFaultToleranceOptions alone", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
+    fix="use gcsFaultToleranceOptions alone",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
 def gcs_conflict(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
-    if not since(facts, 1, 3):
+    """KubeRay refuses old annotations, variables and rayStartParams for Redis beside gcsFaultToleranceOptions, and a
+    Redis address or user's name on the head without it.
+    """
+    if not facts.since_kuberay(1, 3):
         return
     options, env = cluster.value["gcsFaultToleranceOptions"], cluster.head.container["env"]
     annotations = cluster.manifest.metadata["annotations"]
@@ -195,12 +138,17 @@ def _option(variable: str) -> str:
 
 
 @rule(
-    "gcs-backend-conflict", "error", "cluster",
+    "gcs-backend-conflict",
+    "error",
+    "cluster",
     title="options of the other backend for the head's state",
-    why="KubeRay refuses Redis' options with backend rocksdb, `storage` without it, a claim beside what a new claim would have, and a variable or volume that it sets for rocksdb.",
-    fix="keep the options of one backend", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="keep the options of one backend",
+    source=VALIDATION_GO,
+)
 def gcs_backend(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses Redis' options with backend rocksdb, `storage` without it, a claim beside what a new claim would
+    have, and a variable or volume that it sets for rocksdb.
+    """
     options, head = cluster.value["gcsFaultToleranceOptions"], cluster.head
     storage = options["storage"]
     if options["backend"].text != "rocksdb":
@@ -231,12 +179,15 @@ def _own_mounts(places: Iterable[Value], name: str, path: str) -> Iterator[Hit]:
 
 
 @rule(
-    "group-labels-invalid", "error", "group",
+    "group-labels-invalid",
+    "error",
+    "group",
     title="labels that Kubernetes would not take",
-    why="KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5).",
-    fix=f"use {LABEL_FORM}", source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
-)  # fmt: skip
+    fix=f"use {LABEL_FORM}",
+    source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
+)
 def group_labels(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5)."""
     for key, value in group.value["labels"].items():
         if not is_label_key(key):
             yield Hit(value, f"key {key}", "a Kubernetes label's key")
@@ -245,12 +196,15 @@ def group_labels(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "service-name-managed", "error", "manifest",
+    "service-name-managed",
+    "error",
+    "manifest",
     title="a name for the head service of a RayService",
-    why="KubeRay names it itself, as it changes with the cluster, and refuses the RayService.",
-    fix="remove headService.metadata.name", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="remove headService.metadata.name",
+    source=VALIDATION_GO,
+)
 def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay names it itself, as it changes with the cluster, and refuses the RayService."""
     if manifest.is_service and manifest.cluster:
         name = manifest.cluster.head.value.at("headService", "metadata", "name")
         if name.text:
@@ -258,20 +212,26 @@ def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "service-upgrade-options", "error", "manifest",
+    "service-upgrade-options",
+    "error",
+    "manifest",
     title="an upgrade of a RayService that KubeRay refuses",
-    why=f"It knows {', '.join(_UPGRADES)}. The incremental one needs the autoscaler and clusterUpgradeOptions whose numbers fit (checked by default since 1.7).",
-    fix="correct it, or use NewCluster", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
+    fix="correct it, or use NewCluster",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
 def service_upgrade(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
+    """It knows NewCluster, NewClusterWithIncrementalUpgrade, None. The incremental one needs the autoscaler and
+    clusterUpgradeOptions whose numbers fit (checked by default since 1.7).
+    """
     if not manifest.is_service:
         return
-    yield from _negative(manifest.spec["rayClusterDeletionDelaySeconds"])
+    yield from negative(manifest.spec["rayClusterDeletionDelaySeconds"])
     strategy = manifest.spec["upgradeStrategy"]
     kind = strategy["type"]
     if kind and kind.text not in _UPGRADES:
         yield Hit(kind, f"saw {kind.text}", " or ".join(_UPGRADES))
-    elif kind.text == _INCREMENTAL and since(facts, 1, 7):
+    elif kind.text == _INCREMENTAL and facts.since_kuberay(1, 7):
         if manifest.cluster and not manifest.cluster.autoscaling:
             yield Hit(kind, f"{_INCREMENTAL} without the autoscaler", "enableInTreeAutoscaling: true")
         yield from _upgrade_numbers(strategy["clusterUpgradeOptions"])
@@ -295,13 +255,17 @@ def _upgrade_numbers(options: Value) -> Iterator[Hit]:
 
 
 @rule(
-    "initializing-timeout-invalid", "error", "manifest",
+    "initializing-timeout-invalid",
+    "error",
+    "manifest",
     title="an initializing timeout that is no duration",
-    why="KubeRay refuses the RayService (since 1.5).",
-    fix="write it as 30m, or as seconds", source=VALIDATION_GO, needs=("kuberay",),
-)  # fmt: skip
+    fix="write it as 30m, or as seconds",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
 def initializing_timeout(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
-    if not manifest.is_service or not since(facts, 1, 5):
+    """KubeRay refuses the RayService (since 1.5)."""
+    if not manifest.is_service or not facts.since_kuberay(1, 5):
         return
     given = manifest.metadata.at("annotations", _TIMEOUT)
     positive = given.text[:1] != "-" and re.search("[1-9]", given.text)
@@ -310,14 +274,17 @@ def initializing_timeout(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "deletion-policy-missing", "error", "job",
+    "deletion-policy-missing",
+    "error",
+    "job",
     title="a deletion strategy without a policy or with a negative time",
-    why="KubeRay refuses the RayJob: onSuccess and onFailure name a policy each, and ttlSeconds is 0 or more.",
-    fix="use deletionRules with a policy and a ttlSeconds each", source=VALIDATION_GO,
-)  # fmt: skip
+    fix="use deletionRules with a policy and a ttlSeconds each",
+    source=VALIDATION_GO,
+)
 def deletion_policy(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses the RayJob: onSuccess and onFailure name a policy each, and ttlSeconds is 0 or more."""
     strategy = manifest.spec["deletionStrategy"]
     for key in ("onSuccess", "onFailure"):
         if strategy[key] and not strategy[key]["policy"]:
             yield Hit(strategy[key], f"{key} without a policy", "policy: DeleteCluster or another one")
-    yield from _negative(*(one.at("condition", "ttlSeconds") for one in strategy["deletionRules"]))
+    yield from negative(*(one.at("condition", "ttlSeconds") for one in strategy["deletionRules"]))

@@ -13,7 +13,6 @@ from seatrial.check.values import CannotTell, Value, shown, whole
 _EXTENDED = f"{K8S_DOCS}/tasks/configure-pod-container/extended-resource/"
 _NVIDIA_RUNTIME = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html"
 _HIDE = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("-1", "nodevfiles", "")}
-_GPUS = f"{K8S_DOCS}/tasks/manage-gpus/scheduling-gpus/"
 
 
 def gpu_limit(group: Group) -> Value:
@@ -25,12 +24,17 @@ def gpu_limit(group: Group) -> Value:
 
 
 @rule(
-    "num-gpus-mismatch", "error", "group",
+    "num-gpus-mismatch",
+    "error",
+    "group",
     title="Ray is told another number of GPUs than the container gets",
-    why="Too many: two actors share a GPU, or CUDA says `invalid device ordinal`. Too few: the trainer waits for ever for GPUs that Ray does not know of.",
-    fix="make them equal, or leave num-gpus out: KubeRay takes it from the limit", source=DLC_EKS,
-)  # fmt: skip
+    fix="make them equal, or leave num-gpus out: KubeRay takes it from the limit",
+    source=DLC_EKS,
+)
 def num_gpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
+    """Too many: two actors share a GPU, or CUDA says `invalid device ordinal`. Too few: the trainer waits for ever for
+    GPUs that Ray does not know of.
+    """
     param = group.params["num-gpus"]
     limits = [(key, value) for key, value in group.container.at("resources", "limits").items() if gpu_key(key)]
     if not param.scalar or not limits or (len(limits) == 1 and limits[0][1].raw == param.raw):
@@ -44,12 +48,15 @@ def num_gpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "num-gpus-without-limit", "error", "group",
+    "num-gpus-without-limit",
+    "error",
+    "group",
     title="Ray is told of GPUs that the container does not ask for",
-    why="Ray schedules GPU work there and CUDA finds none, or sees every GPU of the node beside other pods.",
-    fix="add the nvidia.com/gpu limit", source=f"{KUBERAY}/issues/321",
-)  # fmt: skip
+    fix="add the nvidia.com/gpu limit",
+    source=f"{KUBERAY}/issues/321",
+)
 def num_gpus_without_limit(group: Group, _: Facts) -> Iterator[Hit]:
+    """Ray schedules GPU work there and CUDA finds none, or sees every GPU of the node beside other pods."""
     param = group.params["num-gpus"]
     claims = group.container.at("resources", "claims")
     if not param.scalar or accelerators(group) or any(claims):
@@ -59,12 +66,17 @@ def num_gpus_without_limit(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "gpus-hidden", "error", "gpu",
+    "gpus-hidden",
+    "error",
+    "gpu",
     title="GPUs that the container asks for and then hides",
-    why="The pod's own variable wins over the device plugin's: the container holds the GPUs and sees none, unless the node hands devices out by CDI or mounts. With CUDA_VISIBLE_DEVICES empty `ray start` refuses num-gpus.",
-    fix="remove the variable; it belongs on pods without GPUs", source=_NVIDIA_RUNTIME,
-)  # fmt: skip
+    fix="remove the variable; it belongs on pods without GPUs",
+    source=_NVIDIA_RUNTIME,
+)
 def gpus_hidden(group: Group, _: Facts) -> Iterator[Hit]:
+    """The pod's own variable wins over the device plugin's: the container holds the GPUs and sees none, unless the node
+    hands devices out by CDI or mounts. With CUDA_VISIBLE_DEVICES empty `ray start` refuses num-gpus.
+    """
     for name, words in _HIDE.items():
         entry = group.env.get(name)
         if not entry or entry["valueFrom"] or entry["value"].unknown or entry["value"].raw.lower() not in words:
@@ -77,12 +89,15 @@ def gpus_hidden(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "extended-resource-limits", "error", "group",
+    "extended-resource-limits",
+    "error",
+    "group",
     title="an extended resource whose limit and request differ, or a request alone",
-    why="GPUs and EFA interfaces cannot be overcommitted: the API server refuses the pod.",
-    fix="set limits and requests to the same number", source=_EXTENDED,
-)  # fmt: skip
+    fix="set limits and requests to the same number",
+    source=_EXTENDED,
+)
 def extended_resource_limits(group: Group, _: Facts) -> Iterator[Hit]:
+    """GPUs and EFA interfaces cannot be overcommitted: the API server refuses the pod."""
     for key, request in group.container.at("resources", "requests").items():
         if "/" not in key:
             continue
@@ -94,12 +109,17 @@ def extended_resource_limits(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "gpu-key-not-detected", "error", "group",
+    "gpu-key-not-detected",
+    "error",
+    "group",
     title="GPUs under a name that KubeRay does not take for GPUs",
-    why="KubeRay fills in num-gpus only for keys that end in `gpu`, or for MIG profiles. Ray then knows of no GPU unless its own detection finds one.",
-    fix="set num-gpus in rayStartParams", source=f"{SOURCE}/controllers/ray/utils/resources.go",
-)  # fmt: skip
+    fix="set num-gpus in rayStartParams",
+    source=f"{SOURCE}/controllers/ray/utils/resources.go",
+)
 def gpu_key_not_detected(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay fills in num-gpus only for keys that end in `gpu`, or for MIG profiles. Ray then knows of no GPU unless
+    its own detection finds one.
+    """
     if group.params["num-gpus"].scalar or gpu_limit(group):
         return
     for key, value in group.container.at("resources", "limits").items():
@@ -108,24 +128,34 @@ def gpu_key_not_detected(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "ray-resources-unparsable", "error", "group",
+    "ray-resources-unparsable",
+    "error",
+    "group",
     title="rayStartParams.resources that KubeRay cannot parse",
-    why="KubeRay parses it as JSON after trimming quotes; where that fails it logs a line, and fills in neither num-gpus nor other accelerators.",
-    fix="""write it as '{"x": 1}', and set num-gpus""", source=POD_GO,
-)  # fmt: skip
+    fix="""write it as '{"x": 1}', and set num-gpus""",
+    source=POD_GO,
+)
 def ray_resources_unparsable(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay parses it as JSON after trimming quotes; where that fails it logs a line, and fills in neither num-gpus
+    nor other accelerators.
+    """
     if resources_param(group) is None:
         severity = "error" if accelerators(group) and not group.params["num-gpus"].scalar else "warning"
         yield Hit(group.params["resources"], "no JSON map after quotes are trimmed", """'{"x": 1}'""", severity)  # type: ignore[arg-type]
 
 
 @rule(
-    "num-cpus-mismatch", "warning", "group",
+    "num-cpus-mismatch",
+    "warning",
+    "group",
     title="Ray is told another number of CPUs than the container gets",
-    why="More: CPUs are shared without anyone knowing. Fewer: they lie idle. 0 on the head is a way to keep work off it.",
-    fix="leave num-cpus out: KubeRay takes it from the limit", source="https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html",
-)  # fmt: skip
+    fix="leave num-cpus out: KubeRay takes it from the limit",
+    source="https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html",
+)
 def num_cpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
+    """More: CPUs are shared without anyone knowing. Fewer: they lie idle. 0 on the head is a way to keep work off
+    it.
+    """
     param = group.params["num-cpus"]
     got = group.limit("cpu") or group.request("cpu")
     if not param.scalar or not got or got.quantity is None or param.quantity is None:
@@ -140,36 +170,49 @@ def num_cpus_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "memory-param-vs-limit", "warning", "group",
+    "memory-param-vs-limit",
+    "warning",
+    "group",
     title="Ray is told of more memory than the container gets",
-    why="Ray schedules more than the memory cgroup allows; the kernel ends the pod.",
-    fix="leave `memory` out of rayStartParams", source=POD_GO,
-)  # fmt: skip
+    fix="leave `memory` out of rayStartParams",
+    source=POD_GO,
+)
 def memory_param(group: Group, _: Facts) -> Iterator[Hit]:
+    """Ray schedules more than the memory cgroup allows; the kernel ends the pod."""
     param, limit = group.params["memory"], group.limit("memory")
     if param.scalar and limit and (param.quantity or 0) > (limit.quantity or 0):
         yield Hit(param, f"memory {param.text}, the limit is {limit.text}", f"at most {limit.text}")
 
 
 @rule(
-    "no-memory-limit", "warning", "group",
+    "no-memory-limit",
+    "warning",
+    "group",
     title="no memory limit",
-    why="KubeRay passes no `memory`, so Ray takes the node's RAM for its own: it schedules, and sizes the object store, by memory that the pod does not have. The autoscaler fails without limits.",
-    fix="set limits.memory (and requests.memory to the same)", source=f"{KUBERAY}/issues/2612",
-)  # fmt: skip
+    fix="set limits.memory (and requests.memory to the same)",
+    source=f"{KUBERAY}/issues/2612",
+)
 def no_memory_limit(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay passes no `memory`, so Ray takes the node's RAM for its own: it schedules, and sizes the object store, by
+    memory that the pod does not have. The autoscaler fails without limits.
+    """
     told = group.params["memory"].scalar or any(key.lower() == "memory" for key, _ in group.value["resources"].items())
     if group.container and not group.limit("memory") and not told:
         yield Hit(group.container["resources"], f"no limits.memory on the {group.title}", "a memory limit")
 
 
 @rule(
-    "memory-tiny", "error", "group",
+    "memory-tiny",
+    "error",
+    "group",
     title="an amount of memory that no container can run in",
-    why="`m` is thousandths, not mega: 16000m is 16 bytes, and a number without a unit is bytes. The container cannot start.",
-    fix="write Gi or Mi", source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/#meaning-of-memory",
-)  # fmt: skip
+    fix="write Gi or Mi",
+    source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/#meaning-of-memory",
+)
 def memory_tiny(group: Group, _: Facts) -> Iterator[Hit]:
+    """`m` is thousandths, not mega: 16000m is 16 bytes, and a number without a unit is bytes. The container cannot
+    start.
+    """
     for section in ("limits", "requests"):
         value = group.container.at("resources", section, "memory")
         if value and not value.unknown and value.quantity is not None and value.quantity < 64 << 20:
@@ -177,12 +220,15 @@ def memory_tiny(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "no-cpu-limit", "warning", "group",
+    "no-cpu-limit",
+    "warning",
+    "group",
     title="neither a CPU limit nor num-cpus",
-    why="KubeRay takes num-cpus from the request; without one Ray counts the node's CPUs. The autoscaler needs limits.",
-    fix="set limits.cpu, or num-cpus", source=f"{KUBERAY}/issues/2612",
-)  # fmt: skip
+    fix="set limits.cpu, or num-cpus",
+    source=f"{KUBERAY}/issues/2612",
+)
 def no_cpu_limit(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay takes num-cpus from the request; without one Ray counts the node's CPUs. The autoscaler needs limits."""
     if not group.container or group.limit("cpu") or group.params["num-cpus"].scalar or group.value["resources"].items():
         return
     request = group.request("cpu")
@@ -191,12 +237,17 @@ def no_cpu_limit(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "requests-ne-limits", "warning", "group",
+    "requests-ne-limits",
+    "warning",
+    "group",
     title="requests below limits",
-    why="The pod is Burstable: the node may be given more than it has, and this pod is among the first to be evicted. Shared memory is sized by the limit.",
-    fix="set requests equal to limits", source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
-)  # fmt: skip
+    fix="set requests equal to limits",
+    source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
+)
 def requests_ne_limits(group: Group, _: Facts) -> Iterator[Hit]:
+    """The pod is Burstable: the node may be given more than it has, and this pod is among the first to be evicted.
+    Shared memory is sized by the limit.
+    """
     below = []
     pairs = [(key, group.limit(key), group.request(key)) for key in ("cpu", "memory")]
     pairs = [(key, limit, request) for key, limit, request in pairs if limit and request and limit.raw != request.raw]
@@ -211,12 +262,15 @@ def requests_ne_limits(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "requests-exceed-limits", "error", "group",
+    "requests-exceed-limits",
+    "error",
+    "group",
     title="requests above limits",
-    why="The API server refuses the pod.",
-    fix="set them to the same amount", source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/",
-)  # fmt: skip
+    fix="set them to the same amount",
+    source=f"{K8S_DOCS}/concepts/configuration/manage-resources-containers/",
+)
 def requests_exceed_limits(group: Group, _: Facts) -> Iterator[Hit]:
+    """The API server refuses the pod."""
     for key, request in group.container.at("resources", "requests").items():
         limit = group.limit(key)
         if not limit or "/" in key or request.raw == limit.raw or request.unknown or limit.unknown:
@@ -226,24 +280,30 @@ def requests_exceed_limits(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "sidecar-resources-missing", "info", "group",
+    "sidecar-resources-missing",
+    "info",
+    "group",
     title="a sidecar without resources",
-    why="The pod is no longer Guaranteed, and a LimitRange may refuse it.",
-    fix="give it requests and limits", source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
-)  # fmt: skip
+    fix="give it requests and limits",
+    source=f"{K8S_DOCS}/concepts/workloads/pods/pod-qos/",
+)
 def sidecar_resources(group: Group, _: Facts) -> Iterator[Hit]:
+    """The pod is no longer Guaranteed, and a LimitRange may refuse it."""
     for container in list(group.spec["containers"])[1:]:
         if not container.at("resources", "requests") and not container.at("resources", "limits"):
             yield Hit(container, f"{container['name'].raw or 'a container'} has no resources", "requests and limits")
 
 
 @rule(
-    "init-container-gpu", "warning", "group",
+    "init-container-gpu",
+    "warning",
+    "group",
     title="an init container that asks for a device",
-    why="Its request raises what the pod asks for, and the device is counted twice while it starts.",
-    fix="leave devices to the Ray container", source=POD_GO,
-)  # fmt: skip
+    fix="leave devices to the Ray container",
+    source=POD_GO,
+)
 def init_container_gpu(group: Group, _: Facts) -> Iterator[Hit]:
+    """Its request raises what the pod asks for, and the device is counted twice while it starts."""
     for container in group.spec["initContainers"]:
         for key, value in container.at("resources", "limits").items():
             if gpu_key(key) or key == "vpc.amazonaws.com/efa":
@@ -251,12 +311,15 @@ def init_container_gpu(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "head-memory-small", "warning", "head",
+    "head-memory-small",
+    "warning",
+    "head",
     title="little memory for the head",
-    why="The GCS, the dashboard and every driver run there; when the kernel ends it the whole cluster is lost.",
-    fix="give the head 8Gi or more", source=f"{KUBERAY}/issues/4287",
-)  # fmt: skip
+    fix="give the head 8Gi or more",
+    source=f"{KUBERAY}/issues/4287",
+)
 def head_memory_small(group: Group, _: Facts) -> Iterator[Hit]:
+    """The GCS, the dashboard and every driver run there; when the kernel ends it the whole cluster is lost."""
     limit = group.limit("memory")
     size = limit.quantity if limit else None
     if size is not None and size < Fraction(8 << 30):
@@ -265,12 +328,15 @@ def head_memory_small(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "quantity-decimal-memory", "info", "group",
+    "quantity-decimal-memory",
+    "info",
+    "group",
     title="memory in decimal units",
-    why="1G is 7 % less than 1Gi; beside sizes in Gi this goes unnoticed.",
-    fix="write Gi or Mi", source=f"{KUBERAY}/issues/201",
-)  # fmt: skip
+    fix="write Gi or Mi",
+    source=f"{KUBERAY}/issues/201",
+)
 def decimal_memory(group: Group, _: Facts) -> Iterator[Hit]:
+    """1G is 7 % less than 1Gi; beside sizes in Gi this goes unnoticed."""
     limit = group.limit("memory")
     if limit.text.endswith(("G", "M")) and limit.quantity:
         yield Hit(limit, f"{limit.text} is {shown(limit.quantity)}", "a size in Gi")

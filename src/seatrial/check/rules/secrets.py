@@ -58,24 +58,33 @@ def _nothing(reference: re.Match[str]) -> str:
 
 
 @rule(
-    "secret-in-entrypoint", "warning", "job",
+    "secret-in-entrypoint",
+    "warning",
+    "job",
     title="a secret on the job's command line",
-    why="It stands in the RayJob, in the submitter's and the driver's command lines, in Ray's dashboard and in its logs, for everyone who may read one of them.",
-    fix="put it in a Secret, hand it to the Ray containers by valueFrom.secretKeyRef, and let the program read the variable", source=_SECRETS,
-)  # fmt: skip
+    fix="put it in a Secret, hand it to the Ray containers by valueFrom.secretKeyRef, "
+    "and let the program read the variable",
+    source=_SECRETS,
+)
 def secret_in_entrypoint(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """It stands in the RayJob, in the submitter's and the driver's command lines, in Ray's dashboard and in its logs,
+    for everyone who may read one of them.
+    """
     entrypoint = manifest.spec["entrypoint"]
     if what := found(entrypoint.raw):
         yield Hit(entrypoint, f"{what} has a literal value in the entrypoint", "a variable from a Secret")
 
 
 @rule(
-    "secret-in-annotation", "warning", "manifest",
+    "secret-in-annotation",
+    "warning",
+    "manifest",
     title="a secret in an annotation or a label",
-    why="Annotations are shown to everyone who may read the resource or its pods, and other programs copy them.",
-    fix="put it in a Secret", source=_SECRETS,
-)  # fmt: skip
+    fix="put it in a Secret",
+    source=_SECRETS,
+)
 def secret_in_annotation(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Annotations are shown to everyone who may read the resource or its pods, and other programs copy them."""
     for metadata in (manifest.metadata, *(pod.metadata for pod in manifest.pods)):
         for section in ("annotations", "labels"):
             for key, value in metadata[section].items():

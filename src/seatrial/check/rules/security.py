@@ -31,21 +31,36 @@ _INTERNAL = ("load-balancer-internal", "load-balancer-scheme", "load-balancer-ty
 _RAY_PORTS = ("8265", "10001", "dashboard", "client")
 # Annotations (behind the controller's prefix) that ask for a login or let only some addresses in.
 _GUARDS = (
-    "auth-url", "auth-secret", "auth-tls-secret", "auth-signin", "auth-keycloak", "basic-auth-secret", "oauth-uri-prefix",
-    "inbound-cidrs", "whitelist-source-range", "allowlist-source-range", "load-balancer-source-ranges",
-    "whitelist", "allow-list",
-)  # fmt: skip
+    "auth-url",
+    "auth-secret",
+    "auth-tls-secret",
+    "auth-signin",
+    "auth-keycloak",
+    "basic-auth-secret",
+    "oauth-uri-prefix",
+    "inbound-cidrs",
+    "whitelist-source-range",
+    "allowlist-source-range",
+    "load-balancer-source-ranges",
+    "whitelist",
+    "allow-list",
+)
 _ALB_LOGIN = "alb.ingress.kubernetes.io/auth-type"
 _KUBERNETES_REFERENCE = re.compile(r"\$\([A-Za-z_]\w*\)")  # filled in by the kubelet from another variable
 
 
 @rule(
-    "dashboard-public", "error", "cluster",
+    "dashboard-public",
+    "error",
+    "cluster",
     title="the dashboard open to others",
-    why="Whoever reaches ports 8265 or 10001 runs any code in the cluster: Ray asks nobody who they are (CVE-2023-48022, ShadowRay).",
-    fix="keep ClusterIP and use `kubectl port-forward`, or set authOptions.mode: token", source=_RAY_SECURITY,
-)  # fmt: skip
+    fix="keep ClusterIP and use `kubectl port-forward`, or set authOptions.mode: token",
+    source=_RAY_SECURITY,
+)
 def dashboard_public(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """Whoever reaches ports 8265 or 10001 runs any code in the cluster: Ray asks nobody who they are (CVE-2023-48022,
+    ShadowRay).
+    """
     hits = list(_own_services(cluster))
     for other in cluster.manifest.others:
         here = other.at("metadata", "namespace").raw == cluster.manifest.metadata["namespace"].raw
@@ -123,12 +138,16 @@ def _guards(key: str, text: str) -> bool:
 
 
 @rule(
-    "ray-auth-off", "info", "cluster",
+    "ray-auth-off",
+    "info",
+    "cluster",
     title="Ray without authentication",
-    why="Any pod that reaches the head can submit jobs. Ray 2.52 and later can ask for a token.",
-    fix="set authOptions.mode: token", source=_TOKEN_AUTH, needs=("kuberay",),
-)  # fmt: skip
+    fix="set authOptions.mode: token",
+    source=_TOKEN_AUTH,
+    needs=("kuberay",),
+)
 def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """Any pod that reaches the head can submit jobs. Ray 2.52 and later can ask for a token."""
     if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.text) or (0,)) < (2, 52):
         return
     if not _authenticated(cluster):
@@ -137,12 +156,17 @@ def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "ray-version-cve", "warning", "cluster",
+    "ray-version-cve",
+    "warning",
+    "cluster",
     title="a Ray version with a known vulnerability",
-    why="Below 2.52 a web page that a developer has open can run code by the job API (CVE-2025-62593), below 2.54 it can delete jobs (CVE-2026-27482).",
-    fix="use Ray 2.54 or later", source="https://nvd.nist.gov/vuln/detail/CVE-2026-27482",
-)  # fmt: skip
+    fix="use Ray 2.54 or later",
+    source="https://nvd.nist.gov/vuln/detail/CVE-2026-27482",
+)
 def ray_version_cve(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """Below 2.52 a web page that a developer has open can run code by the job API (CVE-2025-62593), below 2.54 it can
+    delete jobs (CVE-2026-27482).
+    """
     known = image(cluster.head.image.raw)
     value = cluster.head.image if known is not None and known.ray else cluster.ray_version
     here = known.ray if known is not None and known.ray else value.text
@@ -169,12 +193,15 @@ def _variables(manifest: Manifest) -> Iterator[tuple[str, Value]]:
 
 
 @rule(
-    "secret-in-plain-env", "warning", "manifest",
+    "secret-in-plain-env",
+    "warning",
+    "manifest",
     title="a secret as plain text",
-    why="It stands in the file, in etcd and in the resource, for everyone who may read one of them.",
-    fix="put it in a Secret and use valueFrom.secretKeyRef", source=_SECRETS,
-)  # fmt: skip
+    fix="put it in a Secret and use valueFrom.secretKeyRef",
+    source=_SECRETS,
+)
 def secret_in_env(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """It stands in the file, in etcd and in the resource, for everyone who may read one of them."""
     for name, value in _variables(manifest):
         text = value.raw
         if name in _AWS or not _secret(name) or _KUBERNETES_REFERENCE.fullmatch(text):
@@ -190,12 +217,15 @@ def _secret(name: str) -> bool:
 
 
 @rule(
-    "aws-keys-in-env", "error", "manifest",
+    "aws-keys-in-env",
+    "error",
+    "manifest",
     title="AWS keys as plain text",
-    why="Long-lived keys leak with the file; temporary ones expire in the middle of a run.",
-    fix="give the service account a role by EKS Pod Identity or IRSA", source="https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html",
-)  # fmt: skip
+    fix="give the service account a role by EKS Pod Identity or IRSA",
+    source="https://docs.aws.amazon.com/eks/latest/userguide/pod-identities.html",
+)
 def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """Long-lived keys leak with the file; temporary ones expire in the middle of a run."""
     for name, value in _variables(manifest):
         if name not in _AWS or not value.raw or _KUBERNETES_REFERENCE.fullmatch(value.raw):
             continue
@@ -207,12 +237,17 @@ def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "privileged", "warning", "group",
+    "privileged",
+    "warning",
+    "group",
     title="a privileged container",
-    why="It sees all devices of the node and can leave the container; the baseline Pod Security Standard refuses it. EFA and GPUs do not need it.",
-    fix="remove it; for EFA on nodes that limit memlock add capability IPC_LOCK", source=_STANDARDS,
-)  # fmt: skip
+    fix="remove it; for EFA on nodes that limit memlock add capability IPC_LOCK",
+    source=_STANDARDS,
+)
 def privileged(group: Group, _: Facts) -> Iterator[Hit]:
+    """It sees all devices of the node and can leave the container; the baseline Pod Security Standard refuses it. EFA
+    and GPUs do not need it.
+    """
     for section in ("containers", "initContainers"):
         for container in group.spec[section]:
             value = container.at("securityContext", "privileged")
@@ -221,12 +256,15 @@ def privileged(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "trust-remote-code", "info", "manifest",
+    "trust-remote-code",
+    "info",
+    "manifest",
     title="code from a model repository",
-    why="trust_remote_code runs Python that comes with the model: whatever its branch holds on that day.",
-    fix="pin the model's revision", source="https://huggingface.co/docs/transformers/models#custom-models",
-)  # fmt: skip
+    fix="pin the model's revision",
+    source="https://huggingface.co/docs/transformers/models#custom-models",
+)
 def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
+    """trust_remote_code runs Python that comes with the model: whatever its branch holds on that day."""
     for name, value in _variables(manifest):
         if _TRUST.search(name) and value.raw.lower() in ("1", "true", "yes"):
             yield Hit(value, f"{name} is {value.raw}", "a pinned revision")
@@ -239,36 +277,51 @@ def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 
 
 @rule(
-    "host-pid-ipc", "warning", "group",
+    "host-pid-ipc",
+    "warning",
+    "group",
     title="the node's processes or shared memory",
-    why="The pod sees and can signal what runs beside it on the node; the baseline Pod Security Standard refuses it. An emptyDir at /dev/shm does what NCCL needs.",
-    fix="remove hostPID and hostIPC", source=_STANDARDS,
-)  # fmt: skip
+    fix="remove hostPID and hostIPC",
+    source=_STANDARDS,
+)
 def host_pid_ipc(group: Group, _: Facts) -> Iterator[Hit]:
+    """The pod sees and can signal what runs beside it on the node; the baseline Pod Security Standard refuses it. An
+    emptyDir at /dev/shm does what NCCL needs.
+    """
     for key in ("hostPID", "hostIPC"):
         if group.spec[key].flag:
             yield Hit(group.spec[key], f"{key} true on the {group.title}", "false")
 
 
 @rule(
-    "run-as-root", "info", "group",
+    "run-as-root",
+    "info",
+    "group",
     title="pods that ask to be root",
-    why="A namespace with the restricted Pod Security Standard refuses them. AWS's images run as root unless told otherwise.",
-    fix="run as another user where mounts allow it, or set the namespace's policy", source=_STANDARDS,
-)  # fmt: skip
+    fix="run as another user where mounts allow it, or set the namespace's policy",
+    source=_STANDARDS,
+)
 def run_as_root(group: Group, _: Facts) -> Iterator[Hit]:
+    """A namespace with the restricted Pod Security Standard refuses them. AWS's images run as root unless told
+    otherwise.
+    """
     for context in (group.spec["securityContext"], group.container["securityContext"]):
         if context["runAsUser"].raw == "0":
             yield Hit(context["runAsUser"], f"runAsUser 0 on the {group.title}", "another user")
 
 
 @rule(
-    "ssh-keys-in-image", "info", "group",
+    "ssh-keys-in-image",
+    "info",
+    "group",
     title="an SSH server beside Ray",
-    why="AWS's training images carry one root key pair for each build, the same for everyone who pulls it. Ray does not need SSH.",
-    fix="do not open port 22", source=f"{DLC}/blob/e0ecedea6a1c56d6b5914f9cfb2fec5c548e67e0/scripts/docker/common/install_efa_amzn2023.sh",
-)  # fmt: skip
+    fix="do not open port 22",
+    source=f"{DLC}/blob/e0ecedea6a1c56d6b5914f9cfb2fec5c548e67e0/scripts/docker/common/install_efa_amzn2023.sh",
+)
 def ssh_keys(group: Group, _: Facts) -> Iterator[Hit]:
+    """AWS's training images carry one root key pair for each build, the same for everyone who pulls it. Ray does not
+    need SSH.
+    """
     for port in group.container["ports"]:
         if port["containerPort"].raw == "22":
             yield Hit(port["containerPort"], f"port 22 on the {group.title}", "no SSH server")

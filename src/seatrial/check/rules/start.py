@@ -39,12 +39,17 @@ def table() -> dict[str, Any]:
 
 
 @rule(
-    "ray-start-option-unknown", "error", "group",
+    "ray-start-option-unknown",
+    "error",
+    "group",
     title="an option that `ray start` does not have",
-    why="KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`, and the pod starts again and again.",
-    fix="correct the name; options are written with dashes", source=_CLI,
-)  # fmt: skip
+    fix="correct the name; options are written with dashes",
+    source=_CLI,
+)
 def option_unknown(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`,
+    and the pod starts again and again.
+    """
     for name, value in group.params.items():
         if (
             name in table()["options"]
@@ -74,12 +79,17 @@ def _drops(name: str, value: Value) -> bool:
 
 
 @rule(
-    "ray-start-value", "error", "group",
+    "ray-start-value",
+    "error",
+    "group",
     title="a value that `ray start` does not take",
-    why="`ray start` ends with `Invalid value`, and the pod starts again and again. It takes bytes as a whole number, no Kubernetes quantity; KubeRay turns the text true into a switch without a value.",
-    fix="write what the option takes", source=POD_GO,
-)  # fmt: skip
+    fix="write what the option takes",
+    source=POD_GO,
+)
 def option_value(group: Group, _: Facts) -> Iterator[Hit]:
+    """`ray start` ends with `Invalid value`, and the pod starts again and again. It takes bytes as a whole number, no
+    Kubernetes quantity; KubeRay turns the text true into a switch without a value.
+    """
     for name, value in group.params.items():
         kind = table()["options"].get(name)
         if kind is None or name in _OF_KUBERAY or not value.scalar or value.unknown or _drops(name, value):
@@ -121,12 +131,17 @@ def _instead(kind: str | list[str], value: Value) -> str:
 
 
 @rule(
-    "dashboard-unreachable", "error", "head",
+    "dashboard-unreachable",
+    "error",
+    "head",
     title="a dashboard that the operator cannot reach",
-    why="KubeRay submits jobs, deploys Serve applications and asks for their state at the head's port 8265, from another pod. Without the dashboard, or with one that listens on the pod's own loopback, it never gets an answer.",
-    fix="leave include-dashboard and dashboard-host out: KubeRay sets 0.0.0.0", source=f"{SOURCE}/controllers/ray/rayjob_controller.go",
-)  # fmt: skip
+    fix="leave include-dashboard and dashboard-host out: KubeRay sets 0.0.0.0",
+    source=f"{SOURCE}/controllers/ray/rayjob_controller.go",
+)
 def dashboard_unreachable(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay submits jobs, deploys Serve applications and asks for their state at the head's port 8265, from another
+    pod. Without the dashboard, or with one that listens on the pod's own loopback, it never gets an answer.
+    """
     if group.cluster.manifest.kind not in ("RayJob", "RayService"):
         return
     shown, host = group.params["include-dashboard"], group.params["dashboard-host"]

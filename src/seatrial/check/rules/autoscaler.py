@@ -1,0 +1,210 @@
+"""Ray's autoscaler: which one runs, with what rights and limits, and what KubeRay refuses beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.check.manifest import Cluster, Group
+from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
+from seatrial.check.rules.lifecycle import cpus_told
+from seatrial.check.rules.refused import entry, needs_ray, negative
+from seatrial.check.rules.storage import gang
+from seatrial.kube.apimachinery import version
+
+_TYPES_GO = f"{SOURCE}/apis/ray/v1/raycluster_types.go"
+_V2 = "RAY_enable_autoscaler_v2"
+_START = "KUBERAY_GEN_AUTOSCALER_START_CMD"
+_ON = ("1", "true")
+
+_AUTOSCALING = "https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/configuring-autoscaling.html"
+_SECOND = (2, 47)  # the first Ray whose default is the second autoscaler
+
+
+def _count(group: Group, key: str) -> int | None:
+    """A count as written, None where it is absent. Raises CannotTell."""
+    return group.value[key].integer if group.value[key] else None
+
+
+@rule(
+    "autoscaler-fixed-gang",
+    "info",
+    "worker",
+    title="the autoscaler on a gang of fixed size",
+    fix="set minReplicas equal to maxReplicas, or leave the autoscaler out",
+    source=_AUTOSCALING,
+)
+def autoscaled_gang(group: Group, facts: Facts) -> Iterator[Hit]:
+    """A trainer needs all its workers at once: the autoscaler brings them one by one, part of them hold GPUs meanwhile,
+    and idle ones go between two stages.
+    """
+    if group not in gang(group.cluster) or not group.cluster.autoscaling:
+        return
+    least, most = _count(group, "minReplicas") or 0, _count(group, "maxReplicas")
+    if least != most:
+        bounds = f"{least} or more" if most is None else f"{least} to {most}"
+        yield Hit(group.value["minReplicas"], f"{bounds} pods", "one number", "warning" if facts.asked else None)
+
+
+@rule(
+    "autoscaler-version-unset",
+    "info",
+    "cluster",
+    title="which autoscaler is left to Ray",
+    fix="set autoscalerOptions.version: v2",
+    source=_TYPES_GO,
+)
+def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """Ray uses v2 from 2.47 on; KubeRay sets restartPolicy and variables for v2 only where the manifest says so."""
+    chosen = cluster.value.at("autoscalerOptions", "version")
+    if chosen or not cluster.autoscaling:
+        return
+    if (version(cluster.ray_version.text) or _SECOND) >= _SECOND:
+        yield Hit(cluster.value["enableInTreeAutoscaling"], "no autoscalerOptions.version", "version: v2")
+
+
+@rule(
+    "autoscaler-restart-policy",
+    "warning",
+    "cluster",
+    title="pods that restart beside the autoscaler",
+    fix="set restartPolicy: Never, or leave it out",
+    source=VALIDATION_GO,
+)
+def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """With v2 KubeRay refuses the cluster, else it warns: a Ray node that the autoscaler ended is not to come back."""
+    if not cluster.autoscaling:
+        return
+    second = cluster.value.at("autoscalerOptions", "version").text == "v2"
+    for group in cluster.groups if second else cluster.workers:
+        policy = group.spec["restartPolicy"]
+        if policy.text not in ("", "Never"):
+            yield Hit(policy, f"{policy.text} on the {group.title}", "Never", "error" if second else None)
+
+
+@rule(
+    "autoscaler-no-limits",
+    "error",
+    "cluster",
+    title="a group whose CPUs the autoscaler cannot tell",
+    fix="set limits.cpu, or num-cpus in rayStartParams",
+    source=f"{KUBERAY}/issues/2612",
+)
+def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+    """It ends with `Autoscaler failed to detect CPU resources`, and the head's pod goes into CrashLoopBackOff. Ray up
+    to 2.40 reads limits only.
+    """
+    for group in cluster.groups if cluster.autoscaling else ():
+        told = group.limit("cpu") or cpus_told(group)
+        if told or not group.container:
+            continue
+        old = (version(cluster.ray_version.text) or (9,)) < (2, 41)
+        if old or not group.request("cpu"):
+            yield Hit(group.container["resources"], f"no CPU limit on the {group.title}", "limits.cpu")
+
+
+@rule(
+    "autoscaler-sa-irsa",
+    "warning",
+    "head",
+    title="the autoscaler gives the head another service account",
+    fix="set serviceAccountName on the head too",
+    source=f"{KUBERAY}/issues/2322",
+)
+def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
+    """A head without serviceAccountName runs as one that KubeRay makes and names after the cluster: without the role
+    that the workers' account has.
+    """
+    own = head.spec["serviceAccountName"]
+    theirs = [group.spec["serviceAccountName"] for group in head.cluster.workers if group.spec["serviceAccountName"]]
+    if theirs and not own and head.cluster.autoscaling:
+        yield Hit(own, f"none on the head, {theirs[0].raw} on workers", f"serviceAccountName: {theirs[0].raw}")
+
+
+def _takes_v2(cluster: Cluster) -> bool:
+    """Whether the operator takes the autoscaler for v2: by its option, or by the head's variable."""
+    if cluster.value.at("autoscalerOptions", "version").text == "v2":
+        return True
+    variable = entry(cluster.head.container["env"], _V2)
+    return variable is not None and variable["value"].text in _ON
+
+
+@rule(
+    "suspend-with-autoscaler",
+    "error",
+    "worker",
+    title="a suspended group beside the autoscaler",
+    fix="leave suspend out, or turn enableInTreeAutoscaling off",
+    source=VALIDATION_GO,
+)
+def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
+    """KubeRay refuses the resource; nothing starts."""
+    suspend = group.value["suspend"]
+    if suspend and group.cluster.autoscaling and suspend.flag:
+        yield Hit(suspend, "true beside enableInTreeAutoscaling", "false")
+
+
+@rule(
+    "autoscaler-version-env",
+    "error",
+    "cluster",
+    title="a variable that contradicts the autoscaler's options",
+    fix="remove the variable; autoscalerOptions.version chooses the autoscaler",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
+def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """KubeRay refuses RAY_enable_autoscaler_v2 on the head beside autoscalerOptions.version (since 1.4) and with the
+    autoscaler off (since 1.5), and KUBERAY_GEN_AUTOSCALER_START_CMD, which is its own, in autoscalerOptions.env (since
+    1.7).
+    """
+    options, variable = cluster.value["autoscalerOptions"], entry(cluster.head.container["env"], _V2)
+    own = entry(options["env"], _START)
+    if own and facts.since_kuberay(1, 7):
+        yield Hit(own["name"], f"sets {_START}", "no variable of that name")
+    if not variable:
+        return
+    if cluster.autoscaling:
+        if options["version"] and facts.since_kuberay(1, 4):
+            yield Hit(variable["name"], f"{_V2} beside autoscalerOptions.version", "autoscalerOptions.version alone")
+    elif facts.since_kuberay(1, 5) and variable["value"].text in _ON:
+        yield Hit(variable["name"], f"{variable['value'].text} without the autoscaler", "left out")
+
+
+@rule(
+    "idle-timeout-without-v2",
+    "error",
+    "cluster",
+    title="an idle timeout that KubeRay refuses",
+    fix="set autoscalerOptions.version: v2, or autoscalerOptions.idleTimeoutSeconds for all groups",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
+def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+    """A group's idleTimeoutSeconds needs autoscaler v2, and none may be negative (since 1.6)."""
+    if not facts.since_kuberay(1, 6):
+        return
+    timeouts = [group.value["idleTimeoutSeconds"] for group in cluster.workers if group.value["idleTimeoutSeconds"]]
+    yield from negative(cluster.value.at("autoscalerOptions", "idleTimeoutSeconds"), *timeouts)
+    if timeouts and not _takes_v2(cluster):
+        yield from (Hit(value, f"{value.raw} without autoscaler v2", "autoscaler v2") for value in timeouts)
+
+
+@rule(
+    "priority-without-v2",
+    "error",
+    "worker",
+    title="a group's priority that nothing reads",
+    fix="leave priority out, or set autoscalerOptions.version: v2 and a newer rayVersion",
+    source=VALIDATION_GO,
+    needs=("kuberay",),
+)
+def priority(group: Group, facts: Facts) -> Iterator[Hit]:
+    """KubeRay refuses a priority other than 0 without autoscaler v2, or with rayVersion missing or below 2.56.0 (since
+    1.7).
+    """
+    given = group.value["priority"]
+    if not given or not facts.since_kuberay(1, 7) or given.integer == 0:
+        return
+    yield from needs_ray(group.cluster, "a group's priority", (2, 56))
+    if not _takes_v2(group.cluster):
+        yield Hit(given, f"{given.text} without autoscaler v2", "autoscaler v2")
