@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from seatrial.check.command import Settings, run
-from seatrial.check.server import ask
+from seatrial.check.server.asking import ask
 from seatrial.cli.main import main
 from seatrial.errors import InputError
 from seatrial.kube.cluster import LiveCluster

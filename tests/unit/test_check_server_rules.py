@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from seatrial.check.command import Checked, Settings, run
+from seatrial.check.rules import load
 from seatrial.check.runner import Outcome, Selection
-from seatrial.check.server import SERVER_RULES, ask
-from seatrial.check.server.asking import CHECKS
+from seatrial.check.server.asking import ask
+from seatrial.check.server.rule import CHECKS, SERVER_RULES
 from tests.support.manifests import GONE, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, changed
 from tests.unit.server_answers.world import (
     ACCOUNTS,
@@ -35,6 +36,8 @@ from tests.unit.server_answers.world import (
 )
 
 pytestmark = pytest.mark.unit
+
+load()
 
 Change = Callable[[World], World]
 AMOUNTS = f"{WORKER_CONTAINER}.resources"

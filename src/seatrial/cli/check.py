@@ -99,7 +99,7 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
     )
     checked = run(paths, settings)
     if given["server"]:
-        from seatrial.check.server import ask
+        from seatrial.check.server.asking import ask
 
         checked = ask(checked, settings=settings)
     checked.notes = (*checked.notes, *filter(None, [strange_kuberay(settings.kuberay)]), *notes(checked.paths))

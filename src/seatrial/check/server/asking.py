@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from seatrial.check.command import Checked, Settings
 from seatrial.check.manifest import Manifest
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
 from seatrial.check.server.interview import Cluster, Interview, NotAnswered
-from seatrial.check.server.rules import CHECKS
+from seatrial.check.server.rule import CHECKS
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell
 from seatrial.errors import InputError, clean
@@ -31,12 +29,13 @@ _STRUCTURE = (
 )
 _REPEATS = ("server-rejects", "crd-older-than-manifest")
 
-for _module in ("api", "objects", "nodes"):
-    import_module(f"seatrial.check.server.{_module}")  # registers its checks
 
+def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings | None = None) -> Checked:
+    """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
-def ask(checked: Checked, cluster: Cluster | None, settings: Settings | None) -> Checked:
-    """See `seatrial.check.server.ask`."""
+    `checked` is of a run with `Settings.server`. `settings` say which rules run, else all do. Raises InputError where
+    there is no cluster to ask.
+    """
     if not checked.outcome.resources:
         return checked
     if checked.input is None:
