@@ -10,14 +10,14 @@ from xml.etree import ElementTree
 import pytest
 
 from seatrial.check import formats
-from seatrial.check.runner import Finding, Outcome
+from seatrial.check.runner import CheckResult, RuleFinding
 from seatrial.errors import InputError, Place
 
 pytestmark = pytest.mark.unit
 
 
-def finding(path: str, severity: Any = "error", line: int = 7) -> Finding:
-    return Finding(path, line, 3, "num-gpus-mismatch", severity, "spec.x", "8", "4", "make them equal", "https://x")
+def finding(path: str, severity: Any = "error", line: int = 7) -> RuleFinding:
+    return RuleFinding(path, line, 3, "num-gpus-mismatch", severity, "spec.x", "8", "4", "make them equal", "https://x")
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_trial_s_finding_is_placed_in_the_trial(here: Path) -> None:
     (here / "trial.yaml").write_text("")
-    outcome = Outcome([finding("trial.yaml#rayjob.yaml")])
+    outcome = CheckResult([finding("trial.yaml#rayjob.yaml")])
     [one] = formats.document(outcome, "info")["findings"]
     assert (one["path"], one["line"], one["column"]) == ("trial.yaml", 1, 1)
     assert one["rendered"] == {"name": "rayjob.yaml", "line": 7, "column": 3}
@@ -48,7 +48,7 @@ def test_a_trial_s_finding_is_placed_in_the_trial(here: Path) -> None:
 def test_a_file_may_have_a_number_sign_in_its_name(here: Path) -> None:
     (here / "a").write_text("")
     (here / "a#b.yaml").write_text("")
-    [one] = formats.document(Outcome([finding("a#b.yaml")]), "info")["findings"]
+    [one] = formats.document(CheckResult([finding("a#b.yaml")]), "info")["findings"]
     assert (one["path"], one["line"], "rendered" in one) == ("a#b.yaml", 7, False)
 
 
@@ -65,7 +65,7 @@ def test_a_file_may_have_a_number_sign_in_its_name(here: Path) -> None:
 )
 def test_paths_as_uris(here: Path, path: str, uri: str) -> None:
     path = path.replace("{here}", str(here))
-    outcome = Outcome([finding(path)], problems=[InputError("bad", place=Place(path, 2)), InputError("none")])
+    outcome = CheckResult([finding(path)], problems=[InputError("bad", place=Place(path, 2)), InputError("none")])
     run = formats.sarif(outcome, "info")["runs"][0]
     notes = run["invocations"][0]["toolExecutionNotifications"]
     seen = [run["results"][0]["locations"][0], notes[0]["locations"][0]]
@@ -75,7 +75,7 @@ def test_paths_as_uris(here: Path, path: str, uri: str) -> None:
 
 
 def test_a_warning_fails_a_test_case_only_where_it_fails_the_command() -> None:
-    outcome = Outcome([finding("a.yaml"), finding("a.yaml", "warning", 9), finding("b.yaml", "warning")])
+    outcome = CheckResult([finding("a.yaml"), finding("a.yaml", "warning", 9), finding("b.yaml", "warning")])
 
     def suite(*failing: Any) -> Any:
         return ElementTree.fromstring(formats.junit(outcome, "info", ["a.yaml", "b.yaml"], failing).encode())

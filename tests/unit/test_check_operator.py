@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.check.manifest import Cluster, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec
 from seatrial.check.operator import command, head_ports, probes, shared_memory, start_line
 from seatrial.check.reading import Document, documents
 from seatrial.check.values import CannotTell, Value
@@ -19,7 +19,7 @@ LIMITS = f"{WORKER_CONTAINER}.resources.limits"
 NO_SHM = {f"{WORKER_POD}.volumes.1": GONE, f"{WORKER_CONTAINER}.volumeMounts.1": GONE}
 
 
-def cluster(changes: dict[str, Any], kind: str = "RayCluster") -> Cluster:
+def cluster(changes: dict[str, Any], kind: str = "RayCluster") -> RayClusterSpec:
     [document] = documents(changed(changes, kind).encode(), "m.yaml")
     assert isinstance(document, Document)
     found = Manifest(Value.of(document.root, "m.yaml")).cluster

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.check.command import Checked, Settings, run
 from seatrial.check.rules import load
-from seatrial.check.runner import Outcome, Selection
+from seatrial.check.runner import CheckResult, Selection
 from seatrial.check.server.asking import ask
 from seatrial.check.server.rule import CHECKS, SERVER_RULES
 from tests.support.manifests import GONE, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, changed
@@ -124,7 +124,7 @@ def answered(path: Path, world: World, settings: Settings | None = None, *, offl
     """What the cluster adds to nothing, or to what the files alone show."""
     checked = run((path,), replace(settings or Settings(kuberay="1.7"), server=True))
     if not offline:
-        checked = Checked(Outcome(resources=1), [], (), checked.input)
+        checked = Checked(CheckResult(resources=1), [], (), checked.input)
     return ask(checked, Recorded(world), settings=settings)
 
 
@@ -383,7 +383,7 @@ def test_nothing_to_ask_about_asks_nothing(file: Callable[..., Path]) -> None:
 def test_standard_input_is_asked_about_too() -> None:
     read = run((Path("-"),), Settings(server=True), io.BytesIO(changed({}).encode()))
     world = World().lose(ACCOUNTS, "train")
-    found = ask(Checked(Outcome(resources=1), [], (), read.input), Recorded(world))
+    found = ask(Checked(CheckResult(resources=1), [], (), read.input), Recorded(world))
     assert {(f.path, f.rule) for f in found.outcome.findings} == {("<stdin>", "sa-missing")}
 
 

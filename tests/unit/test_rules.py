@@ -15,7 +15,7 @@ from seatrial.check.rule import RULES, Asked, Facts, Hit
 from seatrial.check.rule import rule as declared
 from seatrial.check.rules import MODULES, load
 from seatrial.check.rules.start import table
-from seatrial.check.runner import Outcome, Selection, check_bytes
+from seatrial.check.runner import CheckResult, Selection, check_bytes
 from seatrial.check.server.rule import SERVER_RULES
 from seatrial.check.structure import Schema
 from tests.support.manifests import GONE, WORKER_CONTAINER, changed, resource
@@ -34,7 +34,7 @@ NO_SCHEMA.absent = "not needed by this rule"
 STRUCTURE = {"unknown-field", "field-missing", "type-not-string", "type-not-int", "type-mismatch"}
 
 
-def check(text: str, rule: str = "", **facts: object) -> Outcome:
+def check(text: str, rule: str = "", **facts: object) -> CheckResult:
     """With `rule` only that one: most of the time goes into Kubernetes' schemas, which few rules need."""
     schema = SCHEMA if not rule or rule in STRUCTURE else NO_SCHEMA
     known: dict[str, Any] = {"kuberay": "1.7", **facts}

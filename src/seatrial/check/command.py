@@ -14,7 +14,7 @@ from seatrial.check.manifest import Manifest, is_ray, unlisted
 from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.reading import documents
 from seatrial.check.rule import Facts
-from seatrial.check.runner import Outcome, Selection, check_bytes
+from seatrial.check.runner import CheckResult, Selection, check_bytes
 from seatrial.check.structure import DEFAULT_KUBERNETES, Schema
 from seatrial.check.values import Value
 from seatrial.errors import EXIT_INPUT, EXIT_OK, EXIT_REFUTED, InputError
@@ -43,7 +43,7 @@ class Settings:
 class Checked:
     """What came of it: the outcome, the files that were read, what the reader should know about it."""
 
-    outcome: Outcome
+    outcome: CheckResult
     paths: list[str]
     notes: tuple[str, ...]
     input: Given | None = None  # what was read, where a cluster will be asked about it
@@ -54,7 +54,7 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
     schema = Schema(settings.kubernetes)
     stream = stdin or sys.stdin.buffer
     asked = inputs.asked_by(settings.trial) if settings.trial else None
-    rules, outcome, read, notes = settings.selection.rules(), Outcome(), list[str](), list[str]()
+    rules, outcome, read, notes = settings.selection.rules(), CheckResult(), list[str](), list[str]()
     claims, given = _claims(paths), Given() if settings.server else None
     for item in inputs.files(paths):
         if isinstance(item, InputError):
@@ -102,10 +102,10 @@ def _claims(paths: tuple[Path, ...]) -> dict[tuple[str, str], Value]:
     return found
 
 
-def _trial(path: Path, settings: Settings, schema: Schema, given: Given | None) -> Outcome:
+def _trial(path: Path, settings: Settings, schema: Schema, given: Given | None) -> CheckResult:
     """Checks what a trial renders to; places are of the rendered files."""
     trial, texts, asked = inputs.trial(path)
-    outcome, claims = Outcome(), dict[tuple[str, str], Value]()
+    outcome, claims = CheckResult(), dict[tuple[str, str], Value]()
     for name, text in texts.items():
         claims |= inputs.claims(text.encode(), f"{path}#{name}")
     own = {"kuberay": trial.cluster.kuberayVersion, "kubernetes": trial.cluster.kubernetesVersion}
@@ -119,7 +119,7 @@ def _trial(path: Path, settings: Settings, schema: Schema, given: Given | None) 
     return outcome
 
 
-def exit_code(outcome: Outcome, fail_on: str) -> int:
+def exit_code(outcome: CheckResult, fail_on: str) -> int:
     """2 where something could not be read, 1 where a finding counts, else 0."""
     if outcome.problems:
         return EXIT_INPUT

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.check import inputs, operator
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import DEFAULT_KUBERAY, Derived
 from seatrial.check.values import CannotTell
 from seatrial.check.values import shown as size
@@ -93,7 +93,7 @@ def _line(part: str, name: str, derived: Derived) -> Line:
     return Line(part, name, str(derived.value), derived.reason, origin.field, origin.line, origin.raw)
 
 
-def _group(group: Group, kuberay: str) -> Iterator[Line]:
+def _group(group: RayGroup, kuberay: str) -> Iterator[Line]:
     part = group.title
     yield from _told(
         part, "pods", lambda: Derived(group.pods, "replicas × numOfHosts", group.value["replicas"] or group.value)
@@ -116,19 +116,19 @@ def _group(group: Group, kuberay: str) -> Iterator[Line]:
         yield _line(part, f"env {name}", value)
 
 
-def _shm(group: Group) -> Derived:
+def _shm(group: RayGroup) -> Derived:
     shm = operator.shared_memory(group)
     amount = "no limit" if shm.size is None else size(shm.size)
     return Derived(f"{amount}{'' if shm.memory else ', on a disk'}", shm.reason, shm.origin)
 
 
-def _probes(group: Group, kuberay: str) -> Derived:
+def _probes(group: RayGroup, kuberay: str) -> Derived:
     found = operator.probes(group, kuberay)
     reason = "the container has its own" if found.readiness == found.liveness == "own" else found.reason
     return Derived(f"readiness {found.readiness}, liveness {found.liveness}", reason, group.cluster.ray_version)
 
 
-def _variables(group: Group) -> dict[str, Derived]:
+def _variables(group: RayGroup) -> dict[str, Derived]:
     """What KubeRay adds to the environment that a program can see (setContainerEnvVars)."""
     here, port = group.container, group.cluster.head.params["port"].raw or "6379"
     added: dict[str, Derived] = {}
@@ -138,7 +138,7 @@ def _variables(group: Group) -> dict[str, Derived]:
     return added
 
 
-def _service(cluster: Cluster) -> Iterator[Line]:
+def _service(cluster: RayClusterSpec) -> Iterator[Line]:
     try:
         ports = operator.head_ports(cluster)
     except CannotTell as unknown:
@@ -148,7 +148,7 @@ def _service(cluster: Cluster) -> Iterator[Line]:
         yield _line("head service", f"port {name}", derived)
 
 
-def _autoscaler(cluster: Cluster) -> Iterator[Line]:
+def _autoscaler(cluster: RayClusterSpec) -> Iterator[Line]:
     image = cluster.value.at("autoscalerOptions", "image")
     own = Derived(image.raw, "as written", image) if image else None
     yield _line("autoscaler", "image", own or Derived(cluster.head.image.raw, "the head's image", cluster.head.image))

@@ -13,7 +13,7 @@ from xml.etree import ElementTree as xml
 import seatrial
 from seatrial.check.inputs import place, rendered
 from seatrial.check.rule import RULES, SEVERITIES, Severity
-from seatrial.check.runner import Finding, Outcome
+from seatrial.check.runner import CheckResult, RuleFinding
 from seatrial.errors import InputError, clean
 
 FORMATS = ("text", "json", "sarif", "junit", "github")
@@ -22,7 +22,7 @@ _GITHUB = {"error": "error", "warning": "warning", "info": "notice"}
 RULES_PAGE = "https://github.com/seatrial/seatrial/blob/main/docs/rules.md"
 
 
-def shown(outcome: Outcome, least: Severity) -> list[Finding]:
+def shown(outcome: CheckResult, least: Severity) -> list[RuleFinding]:
     """The findings that count: not set aside, and of at least that severity."""
     kept = SEVERITIES[: SEVERITIES.index(least) + 1]
     return [finding for finding in outcome.findings if not finding.suppressed and finding.severity in kept]
@@ -34,7 +34,7 @@ def counted(fail_on: str, least: Severity) -> tuple[Severity, ...]:
     return SEVERITIES[: last + 1]
 
 
-def summary(outcome: Outcome, findings: list[Finding], notes: tuple[str, ...]) -> dict[str, Any]:
+def summary(outcome: CheckResult, findings: list[RuleFinding], notes: tuple[str, ...]) -> dict[str, Any]:
     """Counts of everything, also of what is not listed."""
     counts = Counter(finding.severity for finding in outcome.findings if not finding.suppressed)
     return {
@@ -49,7 +49,7 @@ def summary(outcome: Outcome, findings: list[Finding], notes: tuple[str, ...]) -
     }
 
 
-def document(outcome: Outcome, least: Severity, notes: tuple[str, ...] = ()) -> dict[str, Any]:
+def document(outcome: CheckResult, least: Severity, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """The outcome as one JSON document."""
     findings = shown(outcome, least)
     return {
@@ -63,7 +63,7 @@ def document(outcome: Outcome, least: Severity, notes: tuple[str, ...] = ()) -> 
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: RuleFinding) -> dict[str, Any]:
     return {
         **place(finding.path, finding.line, finding.column),
         "rule": finding.rule,
@@ -87,7 +87,7 @@ def _problem(problem: InputError) -> dict[str, Any]:
     }
 
 
-def _said(finding: Finding) -> str:
+def _said(finding: RuleFinding) -> str:
     """The message, with the place in what a trial renders to where the finding's own place is the trial."""
     name = rendered(finding.path)[1]
     return f"{name}:{finding.line}: {finding.message}" if name else finding.message
@@ -107,7 +107,7 @@ def _uri(path: str) -> str:
     return f"file://{quote(name)}" if name.startswith("/") else quote(name)
 
 
-def sarif(outcome: Outcome, least: Severity) -> dict[str, Any]:
+def sarif(outcome: CheckResult, least: Severity) -> dict[str, Any]:
     """SARIF 2.1.0, as code scanning of GitHub and GitLab reads it."""
     findings = shown(outcome, least)
     used = sorted({finding.rule for finding in findings})
@@ -144,7 +144,7 @@ def sarif(outcome: Outcome, least: Severity) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, used: list[str]) -> dict[str, Any]:
+def _result(finding: RuleFinding, used: list[str]) -> dict[str, Any]:
     where = place(finding.path, max(finding.line, 1), max(finding.column, 1))
     region = {"startLine": where["line"], "startColumn": where["column"]}
     said = _said(finding)
@@ -165,7 +165,7 @@ def _locations(problem: InputError) -> list[dict[str, Any]]:
     return [{"physicalLocation": {"artifactLocation": {"uri": _uri(problem.place.path)}, **region}}]
 
 
-def junit(outcome: Outcome, least: Severity, paths: Iterable[str], failing: Iterable[Severity] = ("error",)) -> str:
+def junit(outcome: CheckResult, least: Severity, paths: Iterable[str], failing: Iterable[Severity] = ("error",)) -> str:
     """JUnit XML: one test case a file, failed by what makes the command fail; what else is listed is its output.
 
     Files that cannot be read are errors.
@@ -192,7 +192,7 @@ def junit(outcome: Outcome, least: Severity, paths: Iterable[str], failing: Iter
     return '<?xml version="1.0" encoding="utf-8"?>\n' + xml.tostring(suite, encoding="unicode")
 
 
-def _in_file(findings: list[Finding]) -> str:
+def _in_file(findings: list[RuleFinding]) -> str:
     """Findings of one file, a line each."""
     lines = []
     for f in findings:
@@ -202,7 +202,7 @@ def _in_file(findings: list[Finding]) -> str:
     return "\n".join(lines)
 
 
-def github(outcome: Outcome, least: Severity) -> list[str]:
+def github(outcome: CheckResult, least: Severity) -> list[str]:
     """Workflow commands that annotate a pull request."""
     lines = []
     for f in shown(outcome, least):
@@ -226,7 +226,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def text(finding: Finding) -> str:
+def text(finding: RuleFinding) -> str:
     """One line: place, severity, rule, what was seen, what is right."""
     short = finding.field.rpartition("].")[2] or finding.field  # the line says which group
     seen = f"{short}: {finding.seen}" if short else finding.seen
@@ -234,7 +234,7 @@ def text(finding: Finding) -> str:
     return f"{finding.path}:{finding.line}:{finding.column}: {finding.severity} {finding.rule}: {said}"
 
 
-def closing(outcome: Outcome, findings: list[Finding], least: Severity) -> str:
+def closing(outcome: CheckResult, findings: list[RuleFinding], least: Severity) -> str:
     """The last line of the text form."""
     counts = summary(outcome, findings, ())
     parts = [count(counts["errors"], "error"), count(counts["warnings"], "warning")]

@@ -36,7 +36,7 @@ class Mount:
 
 
 @dataclass(frozen=True)
-class Pod:
+class PodTemplate:
     """A pod template: of the head, of a worker group or of the submitter."""
 
     template: Value
@@ -146,11 +146,11 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Group(Pod):
+class RayGroup(PodTemplate):
     """The head group or a worker group."""
 
     value: Value
-    cluster: Cluster
+    cluster: RayClusterSpec
     is_head: bool
 
     def __hash__(self) -> int:
@@ -176,43 +176,48 @@ class Group(Pod):
         """
         if self.is_head:
             return 1
-        if self.value["suspend"].flag:
+        if self.value["suspend"].known_flag():
             return 0
-        least = self.value["minReplicas"].integer or 0 if self.value["minReplicas"] else 0
-        most = self.value["maxReplicas"].integer if self.value["maxReplicas"] else None
-        count = self.value["replicas"].integer or 0 if self.value["replicas"] else 0
+        least = self.value["minReplicas"].known_integer() or 0 if self.value["minReplicas"] else 0
+        most = self.value["maxReplicas"].known_integer() if self.value["maxReplicas"] else None
+        count = self.value["replicas"].known_integer() or 0 if self.value["replicas"] else 0
         count = max(count if most is None else min(count, most), least)
-        return count * (self.hosts.integer or 1 if self.hosts else 1)
+        return count * (self.hosts.known_integer() or 1 if self.hosts else 1)
 
 
 @dataclass(frozen=True)
-class Cluster:
+class RayClusterSpec:
     """The cluster part of a resource."""
 
     value: Value
     manifest: Manifest
 
     @cached_property
-    def head(self) -> Group:
+    def head(self) -> RayGroup:
         head = self.value["headGroupSpec"]
-        return Group(head["template"], head, self, True)
+        return RayGroup(head["template"], head, self, True)
 
     @cached_property
-    def workers(self) -> list[Group]:
-        return [Group(group["template"], group, self, False) for group in self.value["workerGroupSpecs"]]
+    def workers(self) -> list[RayGroup]:
+        return [RayGroup(group["template"], group, self, False) for group in self.value["workerGroupSpecs"]]
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[RayGroup]:
         return [self.head, *self.workers]
 
     @cached_property
-    def trains(self) -> list[Group]:
+    def trains(self) -> list[RayGroup]:
         """The groups whose pods hold accelerators: where training runs."""
         return [group for group in self.groups if accelerators(group)]
 
+    @cached_property
+    def gang(self) -> list[RayGroup]:
+        """The worker groups that train: those with accelerators. None in a RayService, which serves."""
+        return [] if self.manifest.is_service else [group for group in self.trains if not group.is_head]
+
     @property
     def autoscaling(self) -> bool:
-        return self.value["enableInTreeAutoscaling"].flag is True
+        return self.value["enableInTreeAutoscaling"].known_flag() is True
 
     @property
     def ray_version(self) -> Value:
@@ -257,24 +262,29 @@ class Manifest:
         return self.kind == "RayService"
 
     @cached_property
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> RayClusterSpec | None:
         """The cluster that the operator builds; None for a RayJob that selects an existing one."""
         value = self.root.at(*_CLUSTER_AT.get(self.kind, ("spec",)))
-        return Cluster(value, self) if value["headGroupSpec"] else None
+        return RayClusterSpec(value, self) if value["headGroupSpec"] else None
 
     @property
-    def submitter(self) -> Pod | None:
+    def selects_cluster(self) -> bool:
+        """Whether a RayJob runs on a cluster that exists already."""
+        return bool(self.spec["clusterSelector"].items())
+
+    @property
+    def submitter(self) -> PodTemplate | None:
         template = self.spec["submitterPodTemplate"]
-        return Pod(template) if self.is_job and template else None
+        return PodTemplate(template) if self.is_job and template else None
 
     @property
-    def pods(self) -> list[Pod]:
+    def pods(self) -> list[PodTemplate]:
         """Every pod template: of the groups and of the submitter."""
         return [*(self.cluster.groups if self.cluster else []), *([self.submitter] if self.submitter else [])]
 
     @property
     def submission_mode(self) -> str:
-        return self.spec["submissionMode"].text or "K8sJobMode"
+        return self.spec["submissionMode"].require_known() or "K8sJobMode"
 
     def label(self, key: str) -> Value:
         return self.metadata.at("labels", key)
@@ -297,7 +307,7 @@ def gpu_key(key: str) -> bool:
     return name.isdigit() and size.removesuffix("gb").isdigit() and size.endswith("gb")
 
 
-def accelerators(pod: Pod) -> list[tuple[str, Value]]:
+def accelerators(pod: PodTemplate) -> list[tuple[str, Value]]:
     """Accelerator limits or requests of the Ray container: GPUs in any spelling, Neuron devices, TPUs."""
     found: dict[str, Value] = {}
     for section in ("requests", "limits"):

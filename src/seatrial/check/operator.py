@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from seatrial.check.manifest import Cluster, Group, gpu_key
+from seatrial.check.manifest import RayClusterSpec, RayGroup, gpu_key
 from seatrial.check.values import CannotTell, Value, whole
 from seatrial.kube.apimachinery import quantity, version
 
@@ -29,7 +29,7 @@ class Derived:
     origin: Value
 
 
-def start_params(group: Group) -> dict[str, Derived]:
+def start_params(group: RayGroup) -> dict[str, Derived]:
     """The complete rayStartParams: user's, group resources, defaults, autodetected. Raises CannotTell.
 
     updateRayStartParamsResources, setMissingRayStartParams, generateRayStartCommand.
@@ -45,10 +45,10 @@ def start_params(group: Group) -> dict[str, Derived]:
     return dict(sorted(params.items()))
 
 
-def _group_resources(group: Group, params: dict[str, Derived]) -> None:
+def _group_resources(group: RayGroup, params: dict[str, Derived]) -> None:
     custom: dict[str, float] = {}
     for key, value in group.value["resources"].items():
-        amount = value.quantity
+        amount = value.known_quantity()
         if amount is None:
             continue
         name = key.lower()
@@ -65,7 +65,7 @@ def _group_resources(group: Group, params: dict[str, Derived]) -> None:
         params["labels"] = Derived(text, "from the group's labels", group.value["labels"])
 
 
-def _defaults(group: Group) -> dict[str, Derived]:
+def _defaults(group: RayGroup) -> dict[str, Derived]:
     here = group.params
     defaults = {
         "block": Derived("true", "KubeRay always adds it", here),
@@ -82,22 +82,22 @@ def _defaults(group: Group) -> dict[str, Derived]:
     return defaults
 
 
-def _autodetected(group: Group, key: str, *, requests_too: bool) -> Derived | None:
+def _autodetected(group: RayGroup, key: str, *, requests_too: bool) -> Derived | None:
     """num-cpus from the CPU limit, else the request, rounded up; memory from the limit only."""
     for section, value in (("limits", group.limit(key)), ("requests", group.request(key))):
-        amount = value.quantity if value and (section == "limits" or requests_too) else None
+        amount = value.known_quantity() if value and (section == "limits" or requests_too) else None
         if amount:
             return Derived(str(whole(amount)), f"from {section}.{key} {value.raw}", value)
     return None
 
 
-def resources_param(group: Group) -> dict[str, float] | None:
+def resources_param(group: RayGroup) -> dict[str, float] | None:
     """rayStartParams.resources as KubeRay parses it after trimming quotes (getResourcesMap); None where that fails."""
     given = group.params["resources"]
     if not given:
         return {}
     try:
-        parsed = json.loads(given.text.strip("'\"` "))
+        parsed = json.loads(given.require_known().strip("'\"` "))
     except ValueError:
         return None
     numbers = isinstance(parsed, dict) and all(
@@ -106,7 +106,7 @@ def resources_param(group: Group) -> dict[str, float] | None:
     return parsed if numbers else None
 
 
-def _accelerators(group: Group, params: dict[str, Derived]) -> None:
+def _accelerators(group: RayGroup, params: dict[str, Derived]) -> None:
     """addWellKnownAcceleratorResources: from limits only; nothing at all if `resources` does not parse."""
     written = "resources" not in params or params["resources"].reason != "as written"
     resources = {} if written else resources_param(group)
@@ -115,7 +115,7 @@ def _accelerators(group: Group, params: dict[str, Derived]) -> None:
     added = any(name in resources for name in _CUSTOM.values())
     for key, value in sorted(group.container.at("resources", "limits").items(), key=lambda item: item[0]):
         wanted = (gpu_key(key) and "num-gpus" not in params) or (key in _CUSTOM and not added)
-        amount = value.quantity if wanted else None
+        amount = value.known_quantity() if wanted else None
         if not amount:
             continue
         if gpu_key(key):
@@ -127,7 +127,7 @@ def _accelerators(group: Group, params: dict[str, Derived]) -> None:
             added = True
 
 
-def start_line(group: Group) -> str:
+def start_line(group: RayGroup) -> str:
     """The `ray start` line (convertParamMap): true becomes a bare flag, false vanishes. Raises CannotTell."""
     words = ["ray start --head" if group.is_head else "ray start"]
     for key, derived in start_params(group).items():
@@ -139,7 +139,7 @@ def start_line(group: Group) -> str:
     return " ".join(words)
 
 
-def number(group: Group, param: str) -> tuple[Fraction, Derived] | None:
+def number(group: RayGroup, param: str) -> tuple[Fraction, Derived] | None:
     """A numeric start parameter after the operator's work, None where Ray would detect it. Raises CannotTell."""
     derived = start_params(group).get(param)
     if derived is None:
@@ -161,20 +161,20 @@ class SharedMemory:
     reason: str
 
 
-def shared_memory(group: Group) -> SharedMemory:
+def shared_memory(group: RayGroup) -> SharedMemory:
     """addEmptyDir, makeEmptyDirVolume. Raises CannotTell for a placeholder as the size."""
     if mount := group.mounted_at("/dev/shm"):
         empty = mount.volume["emptyDir"]
         limit = empty["sizeLimit"]
-        size = limit.quantity if limit else None
+        size = limit.known_quantity() if limit else None
         return SharedMemory(
-            size, empty["medium"].text == "Memory", False, limit or mount.value, "mounted by the manifest"
+            size, empty["medium"].require_known() == "Memory", False, limit or mount.value, "mounted by the manifest"
         )
     if (plasma := group.params["plasma-directory"]).scalar:
         reason = "plasma-directory is set, so KubeRay adds nothing: the container runtime's 64 MiB"
         return SharedMemory(Fraction(64 << 20), True, False, plasma, reason)
     for section, value in (("limit", group.limit("memory")), ("request", group.request("memory"))):
-        if value and (size := value.quantity) is not None:
+        if value and (size := value.known_quantity()) is not None:
             return SharedMemory(size, True, True, value, f"KubeRay adds an emptyDir of the memory {section}'s size")
     return SharedMemory(None, True, True, group.container["resources"], "KubeRay adds an emptyDir without a size")
 
@@ -188,15 +188,18 @@ class Probes:
     reason: str
 
 
-def probes(group: Group, kuberay: str) -> Probes:
+def probes(group: RayGroup, kuberay: str) -> Probes:
     """initLivenessAndReadinessProbe. HTTP since KubeRay 1.6 for a rayVersion that parses and is at least 2.53."""
-    ray = version(group.cluster.ray_version.text)
+    ray = version(group.cluster.ray_version.require_known())
     if (version(kuberay) or (0,)) < (1, 6):
         kind, reason = "wget", f"KubeRay {kuberay} probes with wget"
     elif ray is None:
         kind, reason = "wget", "rayVersion is missing or does not parse, so KubeRay probes with wget"
     elif ray < (2, 53):
-        kind, reason = "wget", f"rayVersion {group.cluster.ray_version.text} is below 2.53, so KubeRay probes with wget"
+        kind, reason = (
+            "wget",
+            f"rayVersion {group.cluster.ray_version.require_known()} is below 2.53, so KubeRay probes with wget",
+        )
     else:
         kind, reason = "http", "KubeRay 1.6 and rayVersion 2.53 or later: GET /api/healthz on 52365"
     service = group.cluster.manifest.is_service and not group.is_head
@@ -204,7 +207,7 @@ def probes(group: Group, kuberay: str) -> Probes:
     return Probes(readiness, "own" if group.container["livenessProbe"] else kind, reason)
 
 
-def head_ports(cluster: Cluster) -> dict[str, Derived]:
+def head_ports(cluster: RayClusterSpec) -> dict[str, Derived]:
     """Ports of the head service (getPortsFromCluster): the container's own; the defaults only where it lists none."""
     listed = list(cluster.head.container["ports"])
     if not listed:
@@ -216,19 +219,19 @@ def head_ports(cluster: Cluster) -> dict[str, Derived]:
         }
     ports: dict[str, Derived] = {}
     for port in listed:
-        name = port["name"].text or f"{port['containerPort'].text}-port"
-        ports[name] = Derived(port["containerPort"].text, "listed by the head container", port)
+        name = port["name"].require_known() or f"{port['containerPort'].require_known()}-port"
+        ports[name] = Derived(port["containerPort"].require_known(), "listed by the head container", port)
     ports.setdefault("metrics", Derived(8080, "KubeRay adds it", cluster.head.container["ports"]))
     return ports
 
 
-def overwrites_command(group: Group) -> bool:
+def overwrites_command(group: RayGroup) -> bool:
     """The annotation that keeps KubeRay from replacing the command: on the cluster, or on the pod template."""
     own = group.metadata.at("annotations", "ray.io/overwrite-container-cmd")
     return group.cluster.overwrites_command or own.raw.lower() == "true"
 
 
-def command(group: Group) -> Derived:
+def command(group: RayGroup) -> Derived:
     """The container's command as it will run (BuildPod). Raises CannotTell."""
     container = group.container
     own = " ".join(part.raw for key in ("command", "args") for part in container[key])

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from seatrial.check import inputs, operator
 from seatrial.check.command import resources
-from seatrial.check.manifest import Group, accelerators
+from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.rule import DLC_EKS, nvidia
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError, clean
@@ -45,39 +45,39 @@ class _Choice:
     kind: Kind
     reference: str
     why: str
-    of: Callable[[Group], tuple[Value, str]]
+    of: Callable[[RayGroup], tuple[Value, str]]
 
 
-def _limit(key: str) -> Callable[[Group], tuple[Value, str]]:
+def _limit(key: str) -> Callable[[RayGroup], tuple[Value, str]]:
     return lambda group: (group.limit(key), group.limit(key).raw)
 
 
-def _param(key: str) -> Callable[[Group], tuple[Value, str]]:
-    def found(group: Group) -> tuple[Value, str]:
+def _param(key: str) -> Callable[[RayGroup], tuple[Value, str]]:
+    def found(group: RayGroup) -> tuple[Value, str]:
         derived = operator.start_params(group).get(key)
         return group.params[key], str(derived.value) if derived else ""
 
     return found
 
 
-def _env(name: str) -> Callable[[Group], tuple[Value, str]]:
+def _env(name: str) -> Callable[[RayGroup], tuple[Value, str]]:
     return lambda group: (group.variable(name), group.variable(name).raw)
 
 
-def _ports(group: Group) -> tuple[Value, str]:
+def _ports(group: RayGroup) -> tuple[Value, str]:
     ports = operator.head_ports(group.cluster)
     wanted = [name for name in ("gcs-server", "dashboard", "client") if name in ports]
     shown = wanted if len(wanted) == 3 else ports  # others beside these three do no harm
     return group.container["ports"], ", ".join(f"{name} {ports[name].value}" for name in shown)
 
 
-def _prestop(group: Group) -> tuple[Value, str]:
+def _prestop(group: RayGroup) -> tuple[Value, str]:
     command = group.container.at("lifecycle", "preStop", "exec", "command")
     return command, " ".join(part.raw for part in command)
 
 
-def _mount(path: str) -> Callable[[Group], tuple[Value, str]]:
-    def found(group: Group) -> tuple[Value, str]:
+def _mount(path: str) -> Callable[[RayGroup], tuple[Value, str]]:
+    def found(group: RayGroup) -> tuple[Value, str]:
         mount = group.mounted_at(path)
         kind = next((key for key, _ in mount.volume.items() if key != "name"), "") if mount else ""
         return (mount.value if mount else group.container["volumeMounts"]), kind
@@ -85,14 +85,17 @@ def _mount(path: str) -> Callable[[Group], tuple[Value, str]]:
     return found
 
 
-def _equal_requests(group: Group) -> tuple[Value, str]:
+def _equal_requests(group: RayGroup) -> tuple[Value, str]:
     """What decides the pod's class: cpu and memory; and the accelerators. A request that is left out is the limit."""
     keys = dict.fromkeys(("cpu", "memory", *(key for key, _ in accelerators(group))))
-    same = all(group.limit(key) and _same(group.requested(key).text, group.limit(key).text) for key in keys)
+    same = all(
+        group.limit(key) and _same(group.requested(key).require_known(), group.limit(key).require_known())
+        for key in keys
+    )
     return group.container["resources"], "equal to limits" if same else "other than limits"
 
 
-def _image(group: Group) -> tuple[Value, str]:
+def _image(group: RayGroup) -> tuple[Value, str]:
     image = group.image
     ours = not image.unknown and dlc_repository(image.raw) and ":train-ml-cuda" in image.raw
     return image, "the Ray Train container" if ours else image.raw
@@ -145,7 +148,7 @@ def compare(paths: tuple[Path, ...], name: str) -> list[Deviation]:
     return found
 
 
-def _group(group: Group) -> Iterator[Deviation]:
+def _group(group: RayGroup) -> Iterator[Deviation]:
     for choice in (*(_HEAD if group.is_head else _WORKER), *_BOTH):
         try:
             value, seen = choice.of(group)

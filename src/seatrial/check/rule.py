@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import ImageFacts, image
 from seatrial.hardware.instances import Instance, instance
@@ -51,14 +51,14 @@ class Facts:
 
     def image(self, value: Value) -> ImageFacts:
         """What is known about the image at `value`. Raises CannotTell where no table knows it."""
-        known = image(value.text)
+        known = image(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about image {value.raw or '(none)'}", value)
         return known
 
     def instance(self, value: Value) -> Instance:
         """What is known about an instance type. Raises CannotTell where no table knows it."""
-        known = instance(value.text)
+        known = instance(value.require_known())
         if known is None:
             raise CannotTell(f"nothing is known about instance type {value.raw}", value)
         return known
@@ -145,7 +145,7 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "submitter", manifest.submitter
     for pod in manifest.pods:
         yield "pod", pod
-    cluster: Cluster | None = manifest.cluster
+    cluster: RayClusterSpec | None = manifest.cluster
     if cluster is None:
         return
     yield "cluster", cluster
@@ -156,6 +156,6 @@ def subjects(manifest: Manifest) -> Iterator[tuple[Subject, Any]]:
             yield "gpu", group
 
 
-def nvidia(group: Group) -> bool:
+def nvidia(group: RayGroup) -> bool:
     """Whether a group asks for NVIDIA GPUs, in requests or limits."""
     return bool(group.limit("nvidia.com/gpu") or group.request("nvidia.com/gpu"))

@@ -22,7 +22,7 @@ _BY_SHELL = ("runtime-env-var-not-expanded",)
 
 
 @dataclass(frozen=True, order=True)
-class Finding:
+class RuleFinding:
     """One thing wrong, at one place."""
 
     path: str
@@ -62,16 +62,16 @@ class Untold:
 
 
 @dataclass
-class Outcome:
+class CheckResult:
     """What came of one input."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[RuleFinding] = field(default_factory=list)
     cannot_tell: list[Untold] = field(default_factory=list)
     problems: list[InputError] = field(default_factory=list)
     resources: int = 0  # Ray resources that were checked
     others: int = 0  # documents of other kinds
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: CheckResult) -> None:
         self.findings += other.findings
         self.cannot_tell += other.cannot_tell
         self.problems += other.problems
@@ -115,9 +115,9 @@ def check_bytes(
     rules: Iterable[Rule],
     schema: structure.Schema,
     given: Given | None = None,
-) -> Outcome:
+) -> CheckResult:
     """Checks one file or stream. Its resources are kept in `given`, where there is one."""
-    outcome, roots = Outcome(), []
+    outcome, roots = CheckResult(), []
     for item in documents(raw, path):
         if isinstance(item, InputError):
             outcome.problems.append(item)
@@ -143,7 +143,7 @@ def check_bytes(
     return outcome
 
 
-def _to_the_trial(outcome: Outcome, at: Place) -> None:
+def _to_the_trial(outcome: CheckResult, at: Place) -> None:
     """Moves what is about a trial's own runtime environment to where it stands in the trial."""
     outcome.cannot_tell = [untold for untold in outcome.cannot_tell if untold.rule not in _BY_SHELL]
     findings, outcome.findings = outcome.findings, []
@@ -167,9 +167,9 @@ def _no_resource(root: Value) -> InputError | None:
     return InputError(seen, place=root.place, expected="a Kubernetes resource")
 
 
-def _check(manifest: Manifest, facts: Facts, rules: list[Rule], schema: structure.Schema, outcome: Outcome) -> None:
+def _check(manifest: Manifest, facts: Facts, rules: list[Rule], schema: structure.Schema, outcome: CheckResult) -> None:
     suppressions = Suppressions(manifest)
-    found: dict[tuple[int, int, str, str], Finding] = {}  # an alias shows one value in several places
+    found: dict[tuple[int, int, str, str], RuleFinding] = {}  # an alias shows one value in several places
 
     def add(rule: Rule, hit: Hit) -> None:
         finding = finding_of(rule, hit, suppressions)
@@ -198,7 +198,7 @@ def _check(manifest: Manifest, facts: Facts, rules: list[Rule], schema: structur
     outcome.findings += found.values()
 
 
-def note_untold(outcome: Outcome, rule: str, unknown: CannotTell) -> None:
+def note_untold(outcome: CheckResult, rule: str, unknown: CannotTell) -> None:
     """Notes that a rule could not tell; the same place and reason once."""
     value = unknown.value
     told = Untold(value.file, value.line, value.column, rule, printable(clean(unknown.reason, 200)))
@@ -206,10 +206,10 @@ def note_untold(outcome: Outcome, rule: str, unknown: CannotTell) -> None:
         outcome.cannot_tell.append(told)
 
 
-def finding_of(rule: Rule, hit: Hit, suppressions: Suppressions) -> Finding:
+def finding_of(rule: Rule, hit: Hit, suppressions: Suppressions) -> RuleFinding:
     """A hit as a finding, with the reason if the file sets it aside."""
     value = hit.value
-    return Finding(
+    return RuleFinding(
         path=value.file,
         line=value.line,
         column=value.column,

@@ -23,7 +23,10 @@ class CannotTell(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What stands at `path` of a document. An absent value has the place of the nearest thing around it."""
+    """What stands at `path` of a document. An absent value has the place of the nearest thing around it.
+
+    What has `known` in its name raises CannotTell where a placeholder stands; `raw` and the other properties never do.
+    """
 
     node: Node | None
     path: tuple[str | int, ...]
@@ -94,37 +97,32 @@ class Value:
         """Whether this is a scalar with a placeholder in it."""
         return self.scalar and bool(placeholder(self.raw))
 
-    @property
-    def text(self) -> str:
+    def require_known(self) -> str:
         """The text of a scalar, empty where there is none. Raises CannotTell for a placeholder."""
         if self.unknown:
             raise CannotTell(f"{self.field} is {placeholder(self.raw)}", self)
         return self.raw
 
-    @property
-    def given(self) -> str | None:
+    def known_or_none(self) -> str | None:
         """The text of a scalar, None where there is none. Raises CannotTell for a placeholder."""
-        return self.text if self.scalar else None
+        return self.require_known() if self.scalar else None
 
-    @property
-    def integer(self) -> int | None:
+    def known_integer(self) -> int | None:
         """The integer here, None where there is none or something else. Raises CannotTell for a placeholder."""
-        text = self.text
+        text = self.require_known()
         try:
             return int(text) if len(text) < 20 else None
         except ValueError:
             return None
 
-    @property
-    def flag(self) -> bool | None:
+    def known_flag(self) -> bool | None:
         """The boolean here, None where there is none or something else. Raises CannotTell for a placeholder."""
-        self.text  # noqa: B018 - raises for a placeholder
+        self.require_known()
         return self.node.value if self.node and isinstance(self.node.value, bool) else None
 
-    @property
-    def quantity(self) -> Fraction | None:
+    def known_quantity(self) -> Fraction | None:
         """The Kubernetes quantity here, None where there is none. Raises CannotTell for a placeholder."""
-        return quantity(self.text)
+        return quantity(self.require_known())
 
 
 def whole(number: Fraction) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from seatrial.check.manifest import Manifest, Pod
+from seatrial.check.manifest import Manifest, PodTemplate
 from seatrial.check.rule import Hit
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import clean
@@ -41,7 +41,7 @@ def check(manifest: Manifest) -> Iterator[tuple[str, Hit | CannotTell]]:
                 yield from _field(pod, path, known)
 
 
-def _field(pod: Pod, path: str, known: tuple[str, ...]) -> Iterator[tuple[str, Hit | CannotTell]]:
+def _field(pod: PodTemplate, path: str, known: tuple[str, ...]) -> Iterator[tuple[str, Hit | CannotTell]]:
     for value in _down(pod.spec, path.split(".")):
         if value.unknown:
             yield "enum-mismatch", CannotTell(f"{value.field} is {value.raw}", value)

@@ -7,26 +7,10 @@ from tests.support.rule_case import Case
 
 LIMITS, REQUESTS = f"{WORKER_CONTAINER}.resources.limits", f"{WORKER_CONTAINER}.resources.requests"
 PARAMS = f"{WORKER}.rayStartParams"
-NO_GPU = {f"{LIMITS}.[nvidia.com/gpu]": GONE, f"{REQUESTS}.[nvidia.com/gpu]": GONE}
-SHARED = {**NO_GPU, f"{LIMITS}.[nvidia.com/gpu.shared]": "4", f"{REQUESTS}.[nvidia.com/gpu.shared]": "4"}
 SIDECAR = {"name": "log-shipper", "image": "fluent/fluent-bit:3.1"}
 
 
-def _sets(name: str, value: str) -> dict[str, object]:
-    return {f"{WORKER_CONTAINER}.env.2": {"name": name, "value": value}}
-
-
 CASES = (
-    Case(
-        "num-gpus-mismatch",
-        {**NO_GPU, f"{LIMITS}.[nvidia.com/mig-1g.5gb]": 1, f"{LIMITS}.[nvidia.com/mig-2g.10gb]": 1},
-        {**NO_GPU, f"{LIMITS}.[nvidia.com/mig-1g.5gb]": 1, f"{LIMITS}.[nvidia.com/mig-2g.10gb]": 3},
-    ),
-    Case(
-        "num-gpus-mismatch",
-        {f"{PARAMS}.num-gpus": "3"},
-        {f"{PARAMS}.num-gpus": "${GPUS}", f"{LIMITS}.[nvidia.com/gpu]": "${GPUS}"},
-    ),
     Case("memory-tiny", {f"{LIMITS}.memory": "16000m"}, {f"{LIMITS}.memory": "16000Mi"}),
     Case("memory-tiny", {f"{REQUESTS}.memory": "16"}),
     Case("requests-exceed-limits", {f"{REQUESTS}.memory": "200Gi"}, {f"{REQUESTS}.memory": "100Gi"}),
@@ -40,15 +24,7 @@ CASES = (
         {f"{REQUESTS}.memory": "100Gi", f"{REQUESTS}.cpu": "${A}", f"{LIMITS}.cpu": "${B}"},
         {f"{REQUESTS}.cpu": "${A}", f"{LIMITS}.cpu": "${A}"},
     ),
-    Case("num-gpus-mismatch", {f"{PARAMS}.num-gpus": "8"}, {f"{PARAMS}.num-gpus": GONE}),
-    Case("num-gpus-without-limit", NO_GPU, {**NO_GPU, f"{PARAMS}.num-gpus": "0"}),
     Case("extended-resource-limits", {f"{LIMITS}.[nvidia.com/gpu]": GONE}, {f"{REQUESTS}.[nvidia.com/gpu]": GONE}),
-    Case("gpu-key-not-detected", {**SHARED, f"{PARAMS}.num-gpus": GONE}, SHARED),
-    Case(
-        "ray-resources-unparsable", {f"{PARAMS}.resources": '"{\\"x\\": 1}"'}, {f"{PARAMS}.resources": "'{\"x\": 1}'"}
-    ),
-    Case("num-cpus-mismatch", {f"{PARAMS}.num-cpus": "96"}, {f"{PARAMS}.num-cpus": "40"}),
-    Case("memory-param-vs-limit", {f"{PARAMS}.memory": str(200 << 30)}, {f"{PARAMS}.memory": str(100 << 30)}),
     Case("no-memory-limit", {f"{LIMITS}.memory": GONE}, {f"{LIMITS}.memory": GONE, f"{PARAMS}.memory": str(100 << 30)}),
     Case(
         "no-cpu-limit",
@@ -70,9 +46,6 @@ CASES = (
         },
         {f"{WORKER_POD}.initContainers": [{"name": "warm", "image": "x:1", "resources": {"limits": {"cpu": 1}}}]},
     ),
-    Case("gpus-hidden", _sets("NVIDIA_VISIBLE_DEVICES", "void"), _sets("NVIDIA_VISIBLE_DEVICES", "all")),
-    Case("gpus-hidden", _sets("CUDA_VISIBLE_DEVICES", ""), _sets("CUDA_VISIBLE_DEVICES", "${DEVICES}")),
-    Case("gpus-hidden", _sets("CUDA_VISIBLE_DEVICES", "-1"), {**_sets("CUDA_VISIBLE_DEVICES", "-1"), **NO_GPU}),
     Case(
         "head-memory-small",
         {f"{HEAD_CONTAINER}.resources.limits.memory": "4Gi"},

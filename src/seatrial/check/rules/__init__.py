@@ -14,6 +14,7 @@ MODULES = (
     "start",
     "images",
     "resources",
+    "ray_resources",
     "alignment",
     "placement",
     "disruption",

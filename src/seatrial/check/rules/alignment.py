@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.operator import number
 from seatrial.check.rule import DLC_EKS, JOB_GO, Facts, Hit, nvidia, rule
 from seatrial.check.values import CannotTell, Value, shown
@@ -17,12 +17,12 @@ _TYPES = "https://karpenter.sh/docs/reference/instance-types/"
 _SCALING = "https://docs.ray.io/en/latest/train/user-guides/using-gpus.html"
 
 
-def instances_of(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def instances_of(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     """What is known of every instance type that a group may run on. Raises CannotTell where one is unknown."""
     return [(value, facts.instance(value)) for value in group.instance_types]
 
 
-def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
+def _named(group: RayGroup, facts: Facts) -> list[tuple[Value, Instance]]:
     found = instances_of(group, facts)
     if not found:
         raise CannotTell(f"no instance type is named for the {group.title}", group.spec["nodeSelector"])
@@ -31,10 +31,10 @@ def _named(group: Group, facts: Facts) -> list[tuple[Value, Instance]]:
 
 def _total(amounts: list[Value], most: Fraction | int) -> Fraction:
     """The sum. Raises CannotTell for a placeholder, unless the others exceed `most` without it."""
-    total = sum((amount.quantity or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
+    total = sum((amount.known_quantity() or Fraction(0) for amount in amounts if not amount.unknown), Fraction(0))
     if total <= most:
         for amount in amounts:
-            amount.text  # noqa: B018 - raises for a placeholder
+            amount.require_known()
     return total
 
 
@@ -51,14 +51,14 @@ def _together(amounts: list[Value]) -> str:
     source=_TYPES,
     needs=("instance",),
 )
-def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+def gpu_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """No node can ever hold the pod: it stays Pending with `Insufficient nvidia.com/gpu`."""
     limits = group.asked("nvidia.com/gpu")
     if not limits or not group.instance_types:
         return
     most = max(found.gpus for _, found in instances_of(group, facts))
     if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(limits[0], f"{total} GPUs{_together(limits)}, {names} has {most}", f"at most {most}")
 
 
@@ -71,14 +71,14 @@ def gpu_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
     source=_EFA_DOCS,
     needs=("instance",),
 )
-def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
+def efa_exceeds(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """No node can ever hold the pod: it stays Pending with `Insufficient vpc.amazonaws.com/efa`."""
     limits = group.asked(_EFA)
     if not limits or not group.instance_types:
         return
     most = max(found.efa for _, found in instances_of(group, facts))
     if (total := _total(limits, most)) > most:
-        names = ", ".join(value.text for value in group.instance_types)
+        names = ", ".join(value.require_known() for value in group.instance_types)
         yield Hit(
             limits[0],
             f"{total} EFA interfaces{_together(limits)}, {names} has {most or 'none'}",
@@ -95,7 +95,7 @@ def efa_exceeds(group: Group, facts: Facts) -> Iterator[Hit]:
     source=DLC_EKS,
     needs=("instance",),
 )
-def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def efa_missing(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Without the device NCCL goes over TCP, slowly and without an error, also where the image selects EFA."""
     groups = [group for group in cluster.workers if nvidia(group)]
     if cluster.manifest.is_service or not groups or any(group.limit(_EFA) for group in groups):
@@ -105,7 +105,7 @@ def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     for group in groups:
         kinds = _named(group, facts)
         if all(found.efa for _, found in kinds):
-            name, count = kinds[0][0].text, kinds[0][1].efa
+            name, count = kinds[0][0].require_known(), kinds[0][1].efa
             yield Hit(group.container["resources"], f"no {_EFA}, {name} has {count}", f'limits: {{{_EFA}: "{count}"}}')
 
 
@@ -118,14 +118,14 @@ def efa_missing(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=_EFA_DOCS,
     needs=("instance",),
 )
-def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
+def efa_not_all(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """With all GPUs taken, the rest of the bandwidth cannot be used by anyone else."""
     efa, gpus = group.limit(_EFA), group.limit("nvidia.com/gpu")
     if not efa or not gpus or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.efa)
-    if gpus.quantity == least.gpus and (efa.quantity or 0) < least.efa:
-        yield Hit(efa, f"{efa.text} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
+    if gpus.known_quantity() == least.gpus and (efa.known_quantity() or 0) < least.efa:
+        yield Hit(efa, f"{efa.require_known()} of {least.efa} EFA interfaces of {least.name}", str(least.efa))
 
 
 @rule(
@@ -136,7 +136,7 @@ def efa_not_all(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="use one of the two",
     source="https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
 )
-def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_twice(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Both would hand out the same interfaces."""
     claims = [
         claim
@@ -156,7 +156,7 @@ def efa_twice(group: Group, _: Facts) -> Iterator[Hit]:
     source=_TYPES,
     needs=("instance",),
 )
-def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
+def exceeds_allocatable(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The kubelet and the system keep a part of each node: the pod stays Pending, and Karpenter finds no instance
     type.
     """
@@ -167,17 +167,17 @@ def exceeds_allocatable(group: Group, facts: Facts) -> Iterator[Hit]:
         kinds = instances_of(group, facts)
         given = [found.allocatable_cpu_m if key == "cpu" else found.allocatable_memory_mib for _, found in kinds]
         if any(amount is None for amount in given):
-            raise CannotTell(f"what {kinds[given.index(None)][0].text} can allocate is not known", asked[0])
+            raise CannotTell(f"what {kinds[given.index(None)][0].require_known()} can allocate is not known", asked[0])
         most = max(amount for amount in given if amount is not None) * unit
         total = _total(asked, most - (added := _autoscaler(group, key))) + added
         if total > most:
-            names = ", ".join(value.text for value in group.instance_types)
+            names = ", ".join(value.require_known() for value in group.instance_types)
             amount, sum_ = (shown(n) if key == "memory" else f"{float(n):g}" for n in (most, total))
             seen = f"{key} {sum_}{_together(asked)}, {names} can allocate {amount}"
             yield Hit(asked[0], seen, f"less than {amount}")
 
 
-def _autoscaler(group: Group, key: str) -> Fraction:
+def _autoscaler(group: RayGroup, key: str) -> Fraction:
     """What KubeRay's sidecar asks for beside the head (BuildAutoscalerContainer), unless the options say it."""
     if not group.is_head or not group.cluster.autoscaling:
         return Fraction(0)
@@ -185,7 +185,7 @@ def _autoscaler(group: Group, key: str) -> Fraction:
     if not own:
         return Fraction(1, 2) if key == "cpu" else Fraction(512 << 20)
     asked = own["requests"][key] if own["requests"][key] else own["limits"][key]
-    return Fraction(0) if asked.unknown else asked.quantity or Fraction(0)
+    return Fraction(0) if asked.unknown else asked.known_quantity() or Fraction(0)
 
 
 @rule(
@@ -197,17 +197,17 @@ def _autoscaler(group: Group, key: str) -> Fraction:
     source=_TYPES,
     needs=("instance",),
 )
-def gpu_underfill(group: Group, facts: Facts) -> Iterator[Hit]:
+def gpu_underfill(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The rest of a node's GPUs is paid for; two workers on one node share its EFA interface."""
     limit = group.limit("nvidia.com/gpu")
     if not limit or not group.instance_types:
         return
     least = min((found for _, found in instances_of(group, facts)), key=lambda found: found.gpus)
-    if (limit.quantity or 0) < least.gpus:
-        yield Hit(limit, f"{limit.text} of {least.gpus} GPUs of {least.name}", str(least.gpus))
+    if (limit.known_quantity() or 0) < least.gpus:
+        yield Hit(limit, f"{limit.require_known()} of {least.gpus} GPUs of {least.name}", str(least.gpus))
 
 
-def gpus_of(cluster: Cluster) -> int:
+def gpus_of(cluster: RayClusterSpec) -> int:
     """GPUs that Ray will know of, over all pods. Raises CannotTell."""
     total = Fraction(0)
     for group in cluster.groups:
@@ -225,7 +225,7 @@ def gpus_of(cluster: Cluster) -> int:
     source=_SCALING,
     needs=("trial",),
 )
-def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """The trainer waits for ever for a placement group that cannot be placed."""
     asked = facts.asked
     if asked is None or not asked.gpus_per_worker:
@@ -245,7 +245,7 @@ def world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=_SCALING,
     needs=("trial",),
 )
-def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def cpu_world_size(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Without GPUs Ray Train takes a CPU for each worker: the trainer waits for ever."""
     asked = facts.asked
     if asked is None or asked.gpus_per_worker:
@@ -271,8 +271,8 @@ def cpu_world_size(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 def entrypoint_gpu(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """entrypointNumGpus reserves it for the driver; the gang no longer fits and the trainer waits for ever."""
     taken = manifest.spec["entrypointNumGpus"]
-    if not taken or not manifest.cluster or not (taken.quantity or 0):
+    if not taken or not manifest.cluster or not (taken.known_quantity() or 0):
         return
     there = gpus_of(manifest.cluster)
-    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.quantity or 0) > there:
-        yield Hit(taken, f"{taken.text} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")
+    if facts.asked and facts.asked.num_workers * facts.asked.gpus_per_worker + (taken.known_quantity() or 0) > there:
+        yield Hit(taken, f"{taken.require_known()} of {there} GPUs, the trial needs {facts.asked.num_workers}", "0")

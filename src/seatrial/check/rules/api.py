@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.structure import table
 from seatrial.check.values import Value
@@ -30,7 +30,7 @@ _LONGEST = {"RayCluster": 53, "RayJob": 47, "RayService": 47}
     fix="write it as 500m, 4 or 16Gi",
     source=_QUANTITIES,
 )
-def quantity_invalid(group: Group, _: Facts) -> Iterator[Hit]:
+def quantity_invalid(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """`16GB`, `16 Gi` and `4 cores` are no quantities: the API server refuses the resource. GPUs and EFA interfaces are
     whole numbers.
     """
@@ -44,7 +44,7 @@ def quantity_invalid(group: Group, _: Facts) -> Iterator[Hit]:
             yield Hit(value, f"saw {value.raw}", "a whole number: extended resources are not divided")
 
 
-def _amounts(group: Group) -> Iterator[Value]:
+def _amounts(group: RayGroup) -> Iterator[Value]:
     for container in group.spec["containers"]:
         for section in ("limits", "requests"):
             yield from (value for _, value in container.at("resources", section).items())
@@ -105,8 +105,8 @@ def _down(value: Value, way: list[str]) -> Iterator[Value]:
 def name_too_long(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay derives service and pod names from it and refuses longer ones; nothing starts."""
     name, most = manifest.metadata["name"], _LONGEST[manifest.kind]
-    if len(name.text) > most:
-        yield Hit(name, f"{len(name.text)} characters", f"at most {most} for a {manifest.kind}")
+    if len(name.require_known()) > most:
+        yield Hit(name, f"{len(name.require_known())} characters", f"at most {most} for a {manifest.kind}")
 
 
 @rule(
@@ -122,8 +122,8 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     others and nothing starts.
     """
     name = manifest.metadata["name"]
-    if name.text and not _DNS1035.fullmatch(name.text):
-        yield Hit(name, f"saw {name.text}", "[a-z]([-a-z0-9]*[a-z0-9])?")
+    if name.require_known() and not _DNS1035.fullmatch(name.require_known()):
+        yield Hit(name, f"saw {name.require_known()}", "[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 @rule(
@@ -134,12 +134,14 @@ def name_not_dns1035(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="shorten the name of the resource or of the group",
     source=f"{KUBERAY}/issues/425",
 )
-def pod_name_truncated(group: Group, _: Facts) -> Iterator[Hit]:
+def pod_name_truncated(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay cuts the prefix of pod names at 50 characters; pods of two groups can look alike."""
-    cluster, name = group.cluster.manifest.metadata["name"].text, group.value["groupName"]
-    if len(cluster) + 1 + len(name.text) > 50:
+    cluster, name = group.cluster.manifest.metadata["name"].require_known(), group.value["groupName"]
+    if len(cluster) + 1 + len(name.require_known()) > 50:
         yield Hit(
-            name, f"{len(cluster) + 1 + len(name.text)} characters with the cluster's name", "at most 50 together"
+            name,
+            f"{len(cluster) + 1 + len(name.require_known())} characters with the cluster's name",
+            "at most 50 together",
         )
 
 
@@ -165,7 +167,7 @@ def generate_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="give each group a name of its own",
     source=f"{SOURCE}/pkg/webhooks/v1/raycluster_webhook.go",
 )
-def group_name_duplicate(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def group_name_duplicate(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay tells pods of groups apart by that name; with its webhook off, as it is by default, nothing refuses this
     and each group counts the other's pods.
     """
@@ -185,13 +187,13 @@ def group_name_duplicate(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="rename the group",
     source=f"{SOURCE}/controllers/ray/utils/constant.go",
 )
-def group_name_reserved(group: Group, _: Facts) -> Iterator[Hit]:
+def group_name_reserved(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """`headgroup` is the head's own group label: KubeRay would take the head for one of the group's pods. Under Kueue
     `head` is the head's pod set.
     """
     name, kueue = group.value["groupName"], bool(group.cluster.manifest.kueue)
-    if name.text == "headgroup" or (kueue and name.text == "head"):
-        yield Hit(name, f"saw {name.text}", "another name")
+    if name.require_known() == "headgroup" or (kueue and name.require_known() == "head"):
+        yield Hit(name, f"saw {name.require_known()}", "another name")
 
 
 @rule(
@@ -203,15 +205,15 @@ def group_name_reserved(group: Group, _: Facts) -> Iterator[Hit]:
     source=f"{SOURCE}/pkg/features/features.go",
     needs=("server",),
 )
-def alpha_gate(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def alpha_gate(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the resource unless the gate is on in the operator."""
     for value, gate in gated(cluster):
         yield Hit(value, f"needs feature gate {gate}", "a gate that the operator has on")
 
 
-def gated(cluster: Cluster) -> Iterator[tuple[Value, str]]:
+def gated(cluster: RayClusterSpec) -> Iterator[tuple[Value, str]]:
     """Each field that needs a feature gate which is off by default, and the gate."""
     yield from ((cluster.value[field], gate) for field, gate in GATES.items() if cluster.value[field])
     backend = cluster.value.at("gcsFaultToleranceOptions", "backend")
-    if backend.text == "rocksdb":
+    if backend.require_known() == "rocksdb":
         yield backend, "GCSFaultToleranceEmbeddedStorage"

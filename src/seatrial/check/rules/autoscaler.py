@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group
+from seatrial.check.manifest import RayClusterSpec, RayGroup
 from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.rules.lifecycle import cpus_told
 from seatrial.check.rules.refused import entry, needs_ray, negative
-from seatrial.check.rules.storage import gang
 from seatrial.kube.apimachinery import version
 
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/raycluster_types.go"
@@ -20,9 +19,9 @@ _AUTOSCALING = "https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/con
 _SECOND = (2, 47)  # the first Ray whose default is the second autoscaler
 
 
-def _count(group: Group, key: str) -> int | None:
+def _count(group: RayGroup, key: str) -> int | None:
     """A count as written, None where it is absent. Raises CannotTell."""
-    return group.value[key].integer if group.value[key] else None
+    return group.value[key].known_integer() if group.value[key] else None
 
 
 @rule(
@@ -33,11 +32,11 @@ def _count(group: Group, key: str) -> int | None:
     fix="set minReplicas equal to maxReplicas, or leave the autoscaler out",
     source=_AUTOSCALING,
 )
-def autoscaled_gang(group: Group, facts: Facts) -> Iterator[Hit]:
+def autoscaled_gang(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """A trainer needs all its workers at once: the autoscaler brings them one by one, part of them hold GPUs meanwhile,
     and idle ones go between two stages.
     """
-    if group not in gang(group.cluster) or not group.cluster.autoscaling:
+    if group not in group.cluster.gang or not group.cluster.autoscaling:
         return
     least, most = _count(group, "minReplicas") or 0, _count(group, "maxReplicas")
     if least != most:
@@ -53,12 +52,12 @@ def autoscaled_gang(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="set autoscalerOptions.version: v2",
     source=_TYPES_GO,
 )
-def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Ray uses v2 from 2.47 on; KubeRay sets restartPolicy and variables for v2 only where the manifest says so."""
     chosen = cluster.value.at("autoscalerOptions", "version")
     if chosen or not cluster.autoscaling:
         return
-    if (version(cluster.ray_version.text) or _SECOND) >= _SECOND:
+    if (version(cluster.ray_version.require_known()) or _SECOND) >= _SECOND:
         yield Hit(cluster.value["enableInTreeAutoscaling"], "no autoscalerOptions.version", "version: v2")
 
 
@@ -70,15 +69,15 @@ def autoscaler_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set restartPolicy: Never, or leave it out",
     source=VALIDATION_GO,
 )
-def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_restart(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """With v2 KubeRay refuses the cluster, else it warns: a Ray node that the autoscaler ended is not to come back."""
     if not cluster.autoscaling:
         return
-    second = cluster.value.at("autoscalerOptions", "version").text == "v2"
+    second = cluster.value.at("autoscalerOptions", "version").require_known() == "v2"
     for group in cluster.groups if second else cluster.workers:
         policy = group.spec["restartPolicy"]
-        if policy.text not in ("", "Never"):
-            yield Hit(policy, f"{policy.text} on the {group.title}", "Never", "error" if second else None)
+        if policy.require_known() not in ("", "Never"):
+            yield Hit(policy, f"{policy.require_known()} on the {group.title}", "Never", "error" if second else None)
 
 
 @rule(
@@ -89,7 +88,7 @@ def autoscaler_restart(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set limits.cpu, or num-cpus in rayStartParams",
     source=f"{KUBERAY}/issues/2612",
 )
-def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def autoscaler_limits(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """It ends with `Autoscaler failed to detect CPU resources`, and the head's pod goes into CrashLoopBackOff. Ray up
     to 2.40 reads limits only.
     """
@@ -97,7 +96,7 @@ def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
         told = group.limit("cpu") or cpus_told(group)
         if told or not group.container:
             continue
-        old = (version(cluster.ray_version.text) or (9,)) < (2, 41)
+        old = (version(cluster.ray_version.require_known()) or (9,)) < (2, 41)
         if old or not group.request("cpu"):
             yield Hit(group.container["resources"], f"no CPU limit on the {group.title}", "limits.cpu")
 
@@ -110,7 +109,7 @@ def autoscaler_limits(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="set serviceAccountName on the head too",
     source=f"{KUBERAY}/issues/2322",
 )
-def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
+def autoscaler_account(head: RayGroup, _: Facts) -> Iterator[Hit]:
     """A head without serviceAccountName runs as one that KubeRay makes and names after the cluster: without the role
     that the workers' account has.
     """
@@ -120,12 +119,12 @@ def autoscaler_account(head: Group, _: Facts) -> Iterator[Hit]:
         yield Hit(own, f"none on the head, {theirs[0].raw} on workers", f"serviceAccountName: {theirs[0].raw}")
 
 
-def _takes_v2(cluster: Cluster) -> bool:
+def _takes_v2(cluster: RayClusterSpec) -> bool:
     """Whether the operator takes the autoscaler for v2: by its option, or by the head's variable."""
-    if cluster.value.at("autoscalerOptions", "version").text == "v2":
+    if cluster.value.at("autoscalerOptions", "version").require_known() == "v2":
         return True
     variable = entry(cluster.head.container["env"], _V2)
-    return variable is not None and variable["value"].text in _ON
+    return variable is not None and variable["value"].require_known() in _ON
 
 
 @rule(
@@ -136,10 +135,10 @@ def _takes_v2(cluster: Cluster) -> bool:
     fix="leave suspend out, or turn enableInTreeAutoscaling off",
     source=VALIDATION_GO,
 )
-def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
+def suspend_autoscaler(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the resource; nothing starts."""
     suspend = group.value["suspend"]
-    if suspend and group.cluster.autoscaling and suspend.flag:
+    if suspend and group.cluster.autoscaling and suspend.known_flag():
         yield Hit(suspend, "true beside enableInTreeAutoscaling", "false")
 
 
@@ -152,7 +151,7 @@ def suspend_autoscaler(group: Group, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def autoscaler_env(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses RAY_enable_autoscaler_v2 on the head beside autoscalerOptions.version (since 1.4) and with the
     autoscaler off (since 1.5), and KUBERAY_GEN_AUTOSCALER_START_CMD, which is its own, in autoscalerOptions.env (since
     1.7).
@@ -166,8 +165,8 @@ def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     if cluster.autoscaling:
         if options["version"] and facts.since_kuberay(1, 4):
             yield Hit(variable["name"], f"{_V2} beside autoscalerOptions.version", "autoscalerOptions.version alone")
-    elif facts.since_kuberay(1, 5) and variable["value"].text in _ON:
-        yield Hit(variable["name"], f"{variable['value'].text} without the autoscaler", "left out")
+    elif facts.since_kuberay(1, 5) and variable["value"].require_known() in _ON:
+        yield Hit(variable["name"], f"{variable['value'].require_known()} without the autoscaler", "left out")
 
 
 @rule(
@@ -179,7 +178,7 @@ def autoscaler_env(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def idle_timeout(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """A group's idleTimeoutSeconds needs autoscaler v2, and none may be negative (since 1.6)."""
     if not facts.since_kuberay(1, 6):
         return
@@ -198,13 +197,13 @@ def idle_timeout(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def priority(group: Group, facts: Facts) -> Iterator[Hit]:
+def priority(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses a priority other than 0 without autoscaler v2, or with rayVersion missing or below 2.56.0 (since
     1.7).
     """
     given = group.value["priority"]
-    if not given or not facts.since_kuberay(1, 7) or given.integer == 0:
+    if not given or not facts.since_kuberay(1, 7) or given.known_integer() == 0:
         return
     yield from needs_ray(group.cluster, "a group's priority", (2, 56))
     if not _takes_v2(group.cluster):
-        yield Hit(given, f"{given.text} without autoscaler v2", "autoscaler v2")
+        yield Hit(given, f"{given.require_known()} without autoscaler v2", "autoscaler v2")

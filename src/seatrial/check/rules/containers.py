@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Pod
+from seatrial.check.manifest import PodTemplate
 from seatrial.check.names import is_port_name
 from seatrial.check.rule import K8S_DOCS, Facts, Hit, rule
 from seatrial.check.rules.images import wrong
@@ -33,7 +33,7 @@ _PROBE = ("exec", "httpGet", "tcpSocket", "grpc")
     fix="write it as registry/repository:tag",
     source=_IMAGES,
 )
-def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def image_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """A container without an image is refused; the kubelet does not pull a reference that it cannot parse:
     `InvalidImageName`.
     """
@@ -53,7 +53,7 @@ def image_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="keep one of them",
     source=_ENV,
 )
-def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def env_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """A variable has a value or one source. Kubernetes refuses the pod."""
     for container in containers(pod):
         for entry in container["env"]:
@@ -73,7 +73,7 @@ def env_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="add the volume to the same template, or correct the name",
     source=_VOLUMES,
 )
-def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
+def volume_mount_unknown(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Kubernetes refuses the pod: `volumeMounts[…].name: Not found`."""
     volumes = [volume["name"] for volume in pod.spec["volumes"]]
     known = {name.raw for name in volumes} | {*_OF_KUBERAY}
@@ -97,7 +97,7 @@ def volume_mount_unknown(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="write a path below the volume's root",
     source=f"{_VOLUMES}#using-subpath",
 )
-def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def sub_path_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """It is relative and has no `..` in it; Kubernetes refuses the pod otherwise."""
     for container in containers(pod):
         for mount in container["volumeMounts"]:
@@ -114,7 +114,7 @@ def sub_path_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="give each volume one source",
     source=_VOLUMES,
 )
-def volume_source_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def volume_source_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Kubernetes refuses a volume of two kinds. One of none becomes an emptyDir: what is written there goes with the
     pod.
     """
@@ -134,7 +134,7 @@ def volume_source_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="correct the number or shorten the name",
     source=_POD_API,
 )
-def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def container_port_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Ports are 1 to 65535. A port's name has at most 15 lower case letters, digits and single dashes, a letter among
     them, and is given once in a container.
     """
@@ -142,9 +142,10 @@ def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
         names: set[str] = set()
         for port in container["ports"]:
             name = port["name"]
-            for number in (port["containerPort"], port["hostPort"]):
-                if not number.unknown and number.integer is not None and not 1 <= number.integer <= 65535:
-                    yield Hit(number, f"saw {number.raw}", "1 to 65535")
+            for value in (port["containerPort"], port["hostPort"]):
+                number = None if value.unknown else value.known_integer()
+                if number is not None and not 1 <= number <= 65535:
+                    yield Hit(value, f"saw {value.raw}", "1 to 65535")
             if not name.raw or name.unknown:
                 continue
             if not is_port_name(name.raw):
@@ -162,7 +163,7 @@ def container_port_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="give it one action, such as exec.command, or leave it out",
     source=_PROBES,
 )
-def handler_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def handler_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Each has exactly one action. Kubernetes refuses the pod: `must specify a handler type`."""
     for container in containers(pod):
         for name in ("preStop", "postStart"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.rule import POD_GO, Facts, Hit, Severity, rule
 from seatrial.check.rules.placement import node_labels
 from seatrial.check.values import Value
@@ -37,7 +37,7 @@ def disruption_on_cr(manifest: Manifest, _: Facts) -> Iterator[Hit]:
                 yield Hit(value, seen, "on the pods", severity)
 
 
-def _drained(cluster: Cluster, key: str) -> bool:
+def _drained(cluster: RayClusterSpec, key: str) -> bool:
     """Whether the manifest shows that what reads the guard `key` is there."""
     if key != _SAFE_TO_EVICT:
         return any(_karpenter(group) for group in cluster.groups)
@@ -45,7 +45,7 @@ def _drained(cluster: Cluster, key: str) -> bool:
     return any("cluster-autoscaler" in word for label in labels for word in label)
 
 
-def _karpenter(group: Group) -> bool:
+def _karpenter(group: RayGroup) -> bool:
     """Whether the manifest shows that Karpenter makes a group's nodes, or that its authors expect so."""
     for key, values in node_labels(group).items():
         words = [key, *(value.raw for value in values)]
@@ -57,7 +57,7 @@ def _karpenter(group: Group) -> bool:
     return bool(_node_pools(group.cluster.manifest)) or any(_guarded(other) for other in others)
 
 
-def _guarded(group: Group) -> bool:
+def _guarded(group: RayGroup) -> bool:
     guard = group.metadata.at("annotations", _DO_NOT_DISRUPT)
     return bool(guard) and guard.raw != "false"
 
@@ -76,7 +76,7 @@ def _node_pools(manifest: Manifest) -> list[Value]:
     fix='set karpenter.sh/do-not-disrupt: "true" in template.metadata.annotations',
     source=f"{_KARPENTER}/disruption/",
 )
-def no_do_not_disrupt(group: Group, _: Facts) -> Iterator[Hit]:
+def no_do_not_disrupt(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Karpenter drains a node that it finds underutilized or drifted: a worker goes in the middle of training, and with
     the head the whole job.
     """
@@ -116,5 +116,5 @@ def nodepool_consolidates(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         disruption = pool.at("spec", "disruption")
         closed = any(b["nodes"].raw in ("0", "0%") and not b["schedule"] for b in disruption["budgets"])
         policy = disruption["consolidationPolicy"]
-        if not closed and policy.text in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):
-            yield Hit(policy, policy.text or "WhenEmptyOrUnderutilized, the default", "WhenEmpty")
+        if not closed and policy.require_known() in ("", "WhenEmptyOrUnderutilized", "WhenUnderutilized"):
+            yield Hit(policy, policy.require_known() or "WhenEmptyOrUnderutilized, the default", "WhenEmpty")

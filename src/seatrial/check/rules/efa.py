@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group, accelerators
+from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.rule import K8S_DOCS, Facts, Hit, Severity, rule
 from seatrial.check.values import Value
 from seatrial.hardware.instances import HYPERPOD
@@ -19,16 +19,16 @@ _TRUE = ("1", "true", "yes", "on")
 _NO_RDMA_READ = ("g4dn", "g5")
 
 
-def efa(group: Group) -> Value:
+def efa(group: RayGroup) -> Value:
     """The EFA interfaces that a container asks for from the device plugin; absent if none."""
     key = "vpc.amazonaws.com/efa"
     return group.limit(key) or group.request(key)
 
 
-def _set(group: Group, name: str, *words: str) -> Value | None:
+def _set(group: RayGroup, name: str, *words: str) -> Value | None:
     """The variable if its literal value is one of the words. Raises CannotTell for a placeholder."""
     value = group.variable(name)
-    return value if value.text.lower() in words else None
+    return value if value.require_known().lower() in words else None
 
 
 @rule(
@@ -39,7 +39,7 @@ def _set(group: Group, name: str, *words: str) -> Value | None:
     fix="ask for vpc.amazonaws.com/efa, or drop the variables",
     source=f"{_OFI}/issues/1020",
 )
-def efa_env(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_env(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """FI_PROVIDER=efa leaves libfabric with no provider at all: the plugin fails to start and NCCL uses TCP. On a head
     without GPUs it does nothing.
     """
@@ -59,7 +59,7 @@ def efa_env(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave FI_EFA_USE_DEVICE_RDMA out",
     source=f"{_OFI}/issues/981",
 )
-def efa_rdma(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_rdma(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """libfabric ends the process: `FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read
     capability`. Since libfabric 1.18 it finds out by itself.
     """
@@ -68,8 +68,10 @@ def efa_rdma(group: Group, _: Facts) -> Iterator[Hit]:
         return
     value = _set(group, "FI_EFA_USE_DEVICE_RDMA", *_TRUE)
     for kind in types if value else ():
-        if value and _family(kind.text) in _NO_RDMA_READ:
-            yield Hit(value, f"FI_EFA_USE_DEVICE_RDMA {value.text} on {kind.text}", "no such variable")
+        if value and _family(kind.require_known()) in _NO_RDMA_READ:
+            yield Hit(
+                value, f"FI_EFA_USE_DEVICE_RDMA {value.require_known()} on {kind.require_known()}", "no such variable"
+            )
 
 
 def _family(name: str) -> str:
@@ -77,7 +79,7 @@ def _family(name: str) -> str:
 
 
 @rule("rdmav-fork-safe", "warning", "group", title="RDMAV_FORK_SAFE beside EFA", fix="remove it", source=_SHEET)
-def rdmav_fork_safe(group: Group, _: Facts) -> Iterator[Hit]:
+def rdmav_fork_safe(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It is rdma-core's own switch and works by being set at all, differently from FI_EFA_FORK_SAFE; on newer kernels
     it can break things. The plugin takes care of forks itself.
     """
@@ -93,7 +95,7 @@ def rdmav_fork_safe(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set FI_EFA_USE_HUGE_PAGE to 0, or ask for hugepages-2Mi",
     source=_SHEET,
 )
-def efa_hugepages(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """libfabric takes huge pages where the node has them; a data loader's fork can then fail with `OSError: Cannot
     allocate memory`.
     """
@@ -113,7 +115,7 @@ def efa_hugepages(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set requests and limits alike, with memory beside them",
     source=_HUGEPAGES,
 )
-def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
+def hugepages(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Huge pages are not overcommitted: their request equals their limit, and CPU or memory is asked for beside them.
     The API server refuses the pod otherwise.
     """
@@ -123,8 +125,12 @@ def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
         for key, value in pages.items():
             if not {"cpu", "memory"} & {*limits, *requests}:
                 yield Hit(value, f"{key} without cpu or memory", "memory beside it")
-            elif key not in limits or (key in requests and requests[key].quantity != limits[key].quantity):
-                seen = f"request {value.text}, limit {limits[key].text if key in limits else 'none'}"
+            elif key not in limits or (
+                key in requests and requests[key].known_quantity() != limits[key].known_quantity()
+            ):
+                seen = (
+                    f"request {value.require_known()}, limit {limits[key].require_known() if key in limits else 'none'}"
+                )
                 yield Hit(value, seen, "the same amount")
 
 
@@ -136,7 +142,7 @@ def hugepages(group: Group, _: Facts) -> Iterator[Hit]:
     fix="add capability IPC_LOCK where nodes limit memlock",
     source=f"{_OFI}/issues/107",
 )
-def efa_memlock(group: Group, _: Facts) -> Iterator[Hit]:
+def efa_memlock(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """EFA pins memory, and a pod cannot set ulimit. Bottlerocket lifts the limit where EFA is attached; on a node that
     does not, the plugin fails with `Cannot allocate memory`.
     """
@@ -156,7 +162,7 @@ def efa_memlock(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave devices to the EFA device plugin",
     source="https://github.com/aws-samples/aws-do-eks/pull/63",
 )
-def infiniband_hostpath(group: Group, _: Facts) -> Iterator[Hit]:
+def infiniband_hostpath(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The pod then sees devices that are no EFA or belong to other pods. libfabric opens every one, fails with -61, and
     NCCL uses TCP without an error.
     """
@@ -167,7 +173,7 @@ def infiniband_hostpath(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule("nccl-kept-from-efa", "warning", "group", title="NCCL kept from EFA", fix="leave them out", source=_NCCL)
-def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
+def nccl_kept(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """NCCL_NET=Socket and NCCL_NET_PLUGIN=none leave the EFA plugin out, and FI_PROVIDER without efa leaves it no
     device: all traffic between nodes is TCP, and the interfaces idle. NCCL_IB_DISABLE is for NCCL's own InfiniBand
     transport and does nothing here.
@@ -175,13 +181,13 @@ def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
     if not efa(group):
         return
     provider = group.variable("FI_PROVIDER")
-    names = provider.text.lower().lstrip("^").split(",")
-    if provider.text and ("efa" in names) == provider.text.startswith("^"):
-        yield Hit(provider, f"FI_PROVIDER {provider.text} beside EFA", "efa, or no such variable")
+    names = provider.require_known().lower().lstrip("^").split(",")
+    if provider.require_known() and ("efa" in names) == provider.require_known().startswith("^"):
+        yield Hit(provider, f"FI_PROVIDER {provider.require_known()} beside EFA", "efa, or no such variable")
     for name, word in (("NCCL_NET", "socket"), ("NCCL_NET_PLUGIN", "none"), ("NCCL_IB_DISABLE", "1")):
         if value := _set(group, name, word):
             severity: Severity | None = "info" if name == "NCCL_IB_DISABLE" else None
-            yield Hit(value, f"{name} {value.text} beside EFA", "no such variable", severity)
+            yield Hit(value, f"{name} {value.require_known()} beside EFA", "no such variable", severity)
 
 
 @rule(
@@ -192,7 +198,7 @@ def nccl_kept(group: Group, _: Facts) -> Iterator[Hit]:
     fix="remove it once the fault is found",
     source=_NCCL,
 )
-def nccl_p2p(group: Group, _: Facts) -> Iterator[Hit]:
+def nccl_p2p(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """A setting to look for a fault with: GPUs of one node then talk over slower ways."""
     for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") if accelerators(group) else ():
         if value := _set(group, name, "1"):
@@ -207,8 +213,8 @@ def nccl_p2p(group: Group, _: Facts) -> Iterator[Hit]:
     fix="keep it near 600",
     source=_TORCH,
 )
-def nccl_timeout(group: Group, _: Facts) -> Iterator[Hit]:
+def nccl_timeout(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Until the heartbeat runs out a stuck job holds its GPUs and says nothing."""
     value = group.variable("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC")
-    if value and (value.integer or 0) >= 3600:
-        yield Hit(value, f"{value.text} seconds until a hang is reported", "minutes, such as 600")
+    if value and (value.known_integer() or 0) >= 3600:
+        yield Hit(value, f"{value.require_known()} seconds until a hang is reported", "minutes, such as 600")

@@ -138,7 +138,7 @@ def resources_json(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """`ray job submit` reads them as JSON and ends with an error."""
     given = manifest.spec["entrypointResources"]
     try:
-        amounts = json.loads(given.text or "{}")
+        amounts = json.loads(given.require_known() or "{}")
     except ValueError:
         amounts = None
     if not isinstance(amounts, dict) or not all(type(amount) in (int, float) for amount in amounts.values()):
@@ -156,7 +156,7 @@ def resources_json(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 def entrypoint_cpus(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Ray then starts the driver on a worker, where it takes CPUs of the gang, or nowhere."""
     wanted, cluster = manifest.spec["entrypointNumCpus"], manifest.cluster
-    amount = wanted.quantity if wanted and cluster else None
+    amount = wanted.known_quantity() if wanted and cluster else None
     if not amount or not cluster or manifest.spec["entrypointNumGpus"]:
         return
     head = number(cluster.head, "num-cpus")
@@ -164,5 +164,5 @@ def entrypoint_cpus(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         return
     there = [number(group, "num-cpus") for group in cluster.workers]
     nowhere = all(found is not None and amount > found[0] for found in there)
-    seen = f"{wanted.text}, the head has {int(head[0])}{' and no worker as many' if nowhere else ''}"
+    seen = f"{wanted.require_known()}, the head has {int(head[0])}{' and no worker as many' if nowhere else ''}"
     yield Hit(wanted, seen, f"at most {int(head[0])}", "error" if nowhere else None)

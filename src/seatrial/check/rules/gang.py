@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest, accelerators
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup, accelerators
 from seatrial.check.rule import SOURCE, Facts, Hit, Severity, rule
-from seatrial.check.rules.jobs import selects
-from seatrial.check.rules.storage import gang
 from seatrial.check.values import Value
 
 _UTIL_GO = f"{SOURCE}/controllers/ray/utils/util.go"
@@ -27,18 +25,18 @@ _GANG_LABELS = (
 )
 
 
-def _sizes(group: Group) -> tuple[Value, Value, Value]:
+def _sizes(group: RayGroup) -> tuple[Value, Value, Value]:
     return group.value["minReplicas"], group.value["replicas"], group.value["maxReplicas"]
 
 
-def _one_size(group: Group) -> bool:
+def _one_size(group: RayGroup) -> bool:
     """Whether replicas and its bounds are written alike, be it as a placeholder."""
     return len({value.raw for value in _sizes(group)}) == 1
 
 
 def _written(value: Value) -> int | None:
     """A count, None where it is absent or a placeholder."""
-    return value.integer if value and not value.unknown else None
+    return value.known_integer() if value and not value.unknown else None
 
 
 @rule(
@@ -49,15 +47,16 @@ def _written(value: Value) -> int | None:
     fix="set minReplicas and maxReplicas equal to replicas",
     source=_UTIL_GO,
 )
-def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
+def fixed_gang(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Without the autoscaler minReplicas and maxReplicas only bound `replicas`; a later change of it is cut to them
     without a word.
     """
-    if group not in gang(group.cluster) or group.cluster.autoscaling or _one_size(group):
+    if group not in group.cluster.gang or group.cluster.autoscaling or _one_size(group):
         return
     least, count, most = sizes = _sizes(group)
     if len({size.raw for size in sizes if not size.unknown}) < 2:
-        count.text, least.text, most.text  # noqa: B018 - raises: what replaces the placeholders may make them equal
+        for size in (count, least, most):
+            size.require_known()  # what replaces the placeholders may make them equal
     if count.unknown or _written(count):
         value = most if least.raw == count.raw or least.unknown else least
         shown = ", ".join(bound.raw or "none" for bound in (least, most))
@@ -65,17 +64,17 @@ def fixed_gang(group: Group, _: Facts) -> Iterator[Hit]:
 
 
 @rule("replicas-zero", "error", "worker", title="a worker group without pods", fix="set replicas", source=_TYPES_GO)
-def replicas_zero(group: Group, facts: Facts) -> Iterator[Hit]:
+def replicas_zero(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """replicas and minReplicas are 0 by default: no worker starts, and the trainer waits for ever."""
     replicas, least, cluster = group.value["replicas"], group.value["minReplicas"], group.cluster
-    if not least.unknown and (least.integer or 0) > 0:
+    if not least.unknown and (least.known_integer() or 0) > 0:
         return
-    if cluster.autoscaling or group.value["suspend"].flag or group.pods:
+    if cluster.autoscaling or group.value["suspend"].known_flag() or group.pods:
         return
     others = any(other.pods for other in cluster.workers if other.value.path != group.value.path)
     if replicas and (others or accelerators(cluster.head)):
         return  # a spare group
-    seen = f"replicas {replicas.text}" if replicas else "no replicas, which is 0"
+    seen = f"replicas {replicas.require_known()}" if replicas else "no replicas, which is 0"
     chosen = replicas and not cluster.manifest.is_job and facts.asked is None  # a cluster that is scaled up later
     severity: Severity | None = None if accelerators(group) and not chosen else "warning"
     yield Hit(replicas, f"{seen} in {group.title}", "1 or more", severity)
@@ -89,7 +88,7 @@ def replicas_zero(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="bring them in order",
     source=_UTIL_GO,
 )
-def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
+def replicas_clamped(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay cuts replicas to minReplicas and maxReplicas without a word."""
     sizes = _sizes(group)
     if _one_size(group) or not sizes[1] or not (sizes[0] or sizes[2]):
@@ -100,7 +99,7 @@ def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
     elif count is not None and most is not None and count > most:
         yield Hit(sizes[1], f"{count} in {group.title}, above maxReplicas {most}", f"{most} or less")
     else:
-        [size.text for size in sizes]  # raises for a placeholder
+        [size.require_known() for size in sizes]  # raises for a placeholder
 
 
 @rule(
@@ -111,11 +110,11 @@ def replicas_clamped(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave numOfHosts out, and set replicas to the number of pods",
     source=_CLUSTER_GO,
 )
-def num_of_hosts(group: Group, _: Facts) -> Iterator[Hit]:
+def num_of_hosts(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It is for TPU slices: KubeRay starts replicas × numOfHosts pods, and when one goes it deletes the others of its
     replica.
     """
-    hosts = group.hosts.integer if group.hosts else None
+    hosts = group.hosts.known_integer() if group.hosts else None
     if hosts and hosts > 1:
         yield Hit(group.hosts, f"numOfHosts {hosts} in {group.title}", "1")
 
@@ -128,7 +127,7 @@ def num_of_hosts(group: Group, _: Facts) -> Iterator[Hit]:
     fix="put it into a Kueue queue, or use a gang scheduler",
     source="https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/kueue.html",
 )
-def gang_not_enforced(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def gang_not_enforced(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kubernetes places pod by pod: of two jobs each may hold half of the nodes and wait for the rest."""
     manifest = cluster.manifest
     if (
@@ -167,10 +166,10 @@ def scheduler_label(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     fix="set enableInTreeAutoscaling: false",
     source=f"{_KUEUE}/raycluster/common.go",
 )
-def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def kueue_autoscaling(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it, unless the resource is annotated as an elastic job and Kueue has that feature on."""
     elastic = cluster.manifest.metadata.at("annotations", _ELASTIC)
-    if cluster.manifest.kueue and cluster.autoscaling and elastic.text != "true":
+    if cluster.manifest.kueue and cluster.autoscaling and elastic.require_known() != "true":
         yield Hit(cluster.value["enableInTreeAutoscaling"], "true in a Kueue queue", "false")
 
 
@@ -185,7 +184,12 @@ def kueue_autoscaling(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 def kueue_no_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses it: the cluster would hold the queue's quota after the job."""
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if manifest.kueue and manifest.spec["rayClusterSpec"] and not selects(manifest) and not shutdown.flag:
+    if (
+        manifest.kueue
+        and manifest.spec["rayClusterSpec"]
+        and not manifest.selects_cluster
+        and not shutdown.known_flag()
+    ):
         yield Hit(shutdown, "false" if shutdown else "not set, which is false", "true")
 
 
@@ -201,7 +205,7 @@ def kueue_selector(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """Kueue refuses a job with both clusterSelector and rayClusterSpec, and does not manage one with clusterSelector
     alone.
     """
-    if not manifest.kueue or not selects(manifest):
+    if not manifest.kueue or not manifest.selects_cluster:
         return
     if manifest.spec["rayClusterSpec"]:
         yield Hit(manifest.spec["clusterSelector"], "beside rayClusterSpec in a Kueue queue", "rayClusterSpec alone")
@@ -217,7 +221,7 @@ def kueue_selector(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="merge worker groups",
     source=f"{_KUEUE}/raycluster/common.go",
 )
-def kueue_groups(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def kueue_groups(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Kueue counts the head and each worker group, and refuses more than 18."""
     if cluster.manifest.kueue and len(cluster.groups) > _MAX_POD_SETS:
         groups = cluster.value["workerGroupSpecs"]
@@ -254,7 +258,7 @@ def kai_k8sjob(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
 def volcano_selector(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """KubeRay's Volcano integration ends with an error: it has no cluster to make a pod group of."""
     label = manifest.label("volcano.sh/queue-name")
-    if label and selects(manifest) and not manifest.spec["rayClusterSpec"] and facts.since_kuberay(1, 5):
+    if label and manifest.selects_cluster and not manifest.spec["rayClusterSpec"] and facts.since_kuberay(1, 5):
         yield Hit(
             label, f"volcano.sh/queue-name {label.raw} beside clusterSelector", "no such label, or a rayClusterSpec"
         )

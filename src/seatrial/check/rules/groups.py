@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group, Pod
+from seatrial.check.manifest import PodTemplate, RayGroup
 from seatrial.check.rule import POD_GO, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import image
@@ -18,12 +18,12 @@ from seatrial.hardware.images import image
     fix="add the Ray container",
     source=VALIDATION_GO,
 )
-def containers_missing(pod: Pod, _: Facts) -> Iterator[Hit]:
+def containers_missing(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses a cluster whose group has no container to start Ray in. Of a RayJob's submitter it takes the
     first container without asking, and submits nothing.
     """
     if pod.template and not pod.container:  # `field-missing` says it of a template
-        pod.spec["containers"].text  # noqa: B018 - raises for a placeholder
+        pod.spec["containers"].require_known()  # a placeholder may become a list of them
         yield Hit(pod.spec["containers"], f"the {pod.title} has no container", "one that runs Ray")
 
 
@@ -35,7 +35,7 @@ def containers_missing(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="move the Ray container to the front",
     source=POD_GO,
 )
-def ray_container_first(group: Group, _: Facts) -> Iterator[Hit]:
+def ray_container_first(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay takes the first container as the Ray container: it puts `ray start`, probes and environment into the
     sidecar.
     """
@@ -61,7 +61,7 @@ def _is_ray(container: Value) -> bool:
     fix="remove them",
     source=POD_GO,
 )
-def reserved_label(group: Group, _: Facts) -> Iterator[Hit]:
+def reserved_label(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay ignores ray.io/cluster, ray.io/group and ray.io/node-type in a template and sets its own."""
     for key in ("ray.io/cluster", "ray.io/group", "ray.io/node-type"):
         if label := group.metadata.at("labels", key):
@@ -76,7 +76,7 @@ def reserved_label(group: Group, _: Facts) -> Iterator[Hit]:
     fix="remove it",
     source=POD_GO,
 )
-def operator_managed_env(group: Group, _: Facts) -> Iterator[Hit]:
+def operator_managed_env(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay appends its own value; of two entries of one name the last one counts. RAY_ADDRESS of a worker is kept,
     and one that names another head joins the wrong cluster.
     """
@@ -101,7 +101,7 @@ def operator_managed_env(group: Group, _: Facts) -> Iterator[Hit]:
     fix="keep one of them",
     source=VALIDATION_GO,
 )
-def group_resources_conflict(group: Group, _: Facts) -> Iterator[Hit]:
+def group_resources_conflict(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses a group that has both `resources` and num-cpus, num-gpus, memory or resources in rayStartParams;
     nothing starts.
     """
@@ -120,7 +120,7 @@ def group_resources_conflict(group: Group, _: Facts) -> Iterator[Hit]:
     fix="use the group's `labels`",
     source=VALIDATION_GO,
 )
-def ray_labels_param(group: Group, _: Facts) -> Iterator[Hit]:
+def ray_labels_param(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses rayStartParams.labels; nothing starts."""
     if group.params["labels"].scalar:
         yield Hit(group.params["labels"], "labels in rayStartParams", "the group's own `labels`")
@@ -134,13 +134,19 @@ def ray_labels_param(group: Group, _: Facts) -> Iterator[Hit]:
     fix="put them in order",
     source=VALIDATION_GO,
 )
-def replicas_contradict(group: Group, _: Facts) -> Iterator[Hit]:
+def replicas_contradict(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses the cluster; nothing starts."""
     least, most = group.value["minReplicas"], group.value["maxReplicas"]
     written = [value for value in (least, most, group.value["replicas"]) if value]
-    for value in (value for value in written if not value.unknown and (value.integer or 0) < 0):
+    for value in (value for value in written if not value.unknown and (value.known_integer() or 0) < 0):
         yield Hit(value, f"saw {value.raw}", "0 or more")
-    if least and most and not least.unknown and not most.unknown and (least.integer or 0) > (most.integer or 0):
+    if (
+        least
+        and most
+        and not least.unknown
+        and not most.unknown
+        and (least.known_integer() or 0) > (most.known_integer() or 0)
+    ):
         yield Hit(least, f"minReplicas {least.raw} above maxReplicas {most.raw}", "minReplicas ≤ maxReplicas")
     if unknown := next((value for value in written if value.unknown), None):
         raise CannotTell(f"{unknown.field} is {unknown.raw}", unknown)

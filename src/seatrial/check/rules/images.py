@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, accelerators
+from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
 from seatrial.check.operator import overwrites_command
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, rule
@@ -17,7 +17,7 @@ from seatrial.kube.apimachinery import version
 _OFI_PATHS = ("/opt/amazon/ofi-nccl/lib64", "/opt/amazon/efa/lib")
 
 
-def images_of(cluster: Cluster) -> list[tuple[str, Value]]:
+def images_of(cluster: RayClusterSpec) -> list[tuple[str, Value]]:
     """Who runs which image: head, worker groups, and the autoscaler where it has one of its own."""
     found = [(group.title, group.image) for group in cluster.groups if group.image.scalar and not wrong(group.image)]
     autoscaler = cluster.value.at("autoscalerOptions", "image")
@@ -53,7 +53,7 @@ def tag_of(image: Value) -> str | None:
     fix="set rayVersion to the image's Ray",
     source=POD_GO,
 )
-def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def ray_version_missing(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay decides by it: without one it probes with wget instead of HTTP, and refuses token authentication and
     group priorities.
     """
@@ -69,9 +69,9 @@ def ray_version_missing(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="write X.Y.Z",
     source=VALIDATION_GO,
 )
-def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def ray_version_unparsable(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay takes it as unknown: wget probes, no token authentication, no priorities."""
-    text = cluster.ray_version.text
+    text = cluster.ray_version.require_known()
     if text and version(text) is None:
         yield Hit(cluster.ray_version, f"saw {text}", "X.Y.Z")
 
@@ -85,11 +85,11 @@ def ray_version_unparsable(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     source=f"{KUBERAY}/issues/154",
     needs=("image",),
 )
-def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def ray_version_mismatch(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay chooses probes, autoscaler and authentication by rayVersion; what runs is the image's Ray, which may not
     have what they ask for.
     """
-    asked, untold = version(cluster.ray_version.text), None
+    asked, untold = version(cluster.ray_version.require_known()), None
     for who, image in images_of(cluster) if asked else ():
         try:
             ray = _ray_in(image, facts)
@@ -97,7 +97,7 @@ def ray_version_mismatch(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
             untold = untold or unknown  # another image may still show it
             continue
         if version(ray) != asked:
-            seen = f"rayVersion {cluster.ray_version.text}, the image of the {who} has Ray {ray}"
+            seen = f"rayVersion {cluster.ray_version.require_known()}, the image of the {who} has Ray {ray}"
             yield Hit(cluster.ray_version, seen, ray)
             return
     if untold:
@@ -121,7 +121,7 @@ def _ray_in(image: Value, facts: Facts) -> str:
     fix="pin the digest: seatrial image resolve",
     source=f"{KUBERAY}/issues/530",
 )
-def image_floating_tag(group: Group, facts: Facts) -> Iterator[Hit]:
+def image_floating_tag(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """Pods created on different days run different images: Ray refuses with `Version mismatch`, and a result cannot be
     repeated.
     """
@@ -151,7 +151,7 @@ def _known(facts: Facts, image: Value) -> ImageFacts | None:
     fix="pin the digest: seatrial image resolve",
     source=f"{DLC}/pull/6637",
 )
-def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
+def image_not_digest(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """A tag can be pushed again; only the digest names one image."""
     if group.image.scalar and not wrong(group.image) and tag_of(group.image) is not None:
         yield Hit(group.image, f"the {group.title} runs {group.image.raw}", "…@sha256:…")
@@ -165,7 +165,7 @@ def image_not_digest(group: Group, _: Facts) -> Iterator[Hit]:
     fix="use one image everywhere",
     source=f"{KUBERAY}/issues/2303",
 )
-def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def mixed_images(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Ray needs the same Ray and Python on every node: `Version mismatch: The cluster was started with …`, or objects
     that cannot be unpickled.
     """
@@ -174,9 +174,12 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
         first = found[0][1]
         if image.raw == first.raw:
             continue
-        one, other = _known(facts, first), _known(facts, image) if not (first.text and image.unknown) else None
+        one, other = (
+            _known(facts, first),
+            _known(facts, image) if not (first.require_known() and image.unknown) else None,
+        )
         if (
-            image.text
+            image.require_known()
             and one
             and other
             and one.ray
@@ -186,9 +189,16 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
             seen = f"Ray {one.ray} on the {found[0][0]}, Ray {other.ray} on the {who}"
             yield Hit(image, seen, "the same Ray and Python", "error")
         elif one and other and one.ray and one.python:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image", "info")
+            yield Hit(
+                image,
+                f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}",
+                "one image",
+                "info",
+            )
         else:
-            yield Hit(image, f"{who} runs {image.text}, {found[0][0]} runs {first.text}", "one image")
+            yield Hit(
+                image, f"{who} runs {image.require_known()}, {found[0][0]} runs {first.require_known()}", "one image"
+            )
 
 
 @rule(
@@ -200,14 +210,14 @@ def mixed_images(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=f"{DLC}/tree/main/docs/ray",
     needs=("image",),
 )
-def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
+def image_wrong_dlc(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """AWS's ray:serve-ml images carry another Ray and PyTorch and no EFA stack: NCCL goes over TCP."""
     if group.cluster.manifest.is_service or not accelerators(group) or not group.image.scalar:
         return
     known = None if group.image.unknown else _known(facts, group.image)
     if known and known.dlc and known.training is False:
         severity = None if known.tag.startswith("serve-ml") else "warning"  # serve-llm has EFA, but not this stack
-        yield Hit(group.image, f"saw {group.image.text}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
+        yield Hit(group.image, f"saw {group.image.require_known()}", "a ray:train-ml-cuda tag", severity)  # type: ignore[arg-type]
 
 
 @rule(
@@ -220,7 +230,7 @@ def image_wrong_dlc(group: Group, facts: Facts) -> Iterator[Hit]:
     source=POD_GO,
     needs=("image",),
 )
-def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
+def entrypoint_bypassed(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """KubeRay replaces the command, so the DLC's check for CUDA's forward compatibility never runs: the image's CUDA 13
     needs a driver of release 580 or later on the node.
     """
@@ -239,13 +249,13 @@ def entrypoint_bypassed(group: Group, facts: Facts) -> Iterator[Hit]:
     fix='end args with "… $KUBERAY_GEN_RAY_START_CMD"',
     source=POD_GO,
 )
-def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
+def overwrite_without_start(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """With ray.io/overwrite-container-cmd KubeRay leaves the command alone: the pod runs and Ray does not; workers wait
     for the head for ever.
     """
     if not overwrites_command(group) or not group.container:
         return
-    words = " ".join(part.text for key in ("command", "args") for part in group.container[key])
+    words = " ".join(part.require_known() for key in ("command", "args") for part in group.container[key])
     if "ray start" not in words and "KUBERAY_GEN_RAY_START_CMD" not in words:
         yield Hit(
             group.container, f"the {group.title} runs {words or 'the entrypoint of the image'}", "`ray start` in it"
@@ -260,7 +270,7 @@ def overwrite_without_start(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave command and args out; use env, or the overwrite annotation",
     source=POD_GO,
 )
-def container_command(group: Group, _: Facts) -> Iterator[Hit]:
+def container_command(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay joins command and args with && in front of `ray start`: one that does not end keeps Ray from starting,
     and what a child shell exports is lost.
     """
@@ -278,7 +288,7 @@ def container_command(group: Group, _: Facts) -> Iterator[Hit]:
     source=f"{DLC}/tree/main/docs/ray-train",
     needs=("image",),
 )
-def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
+def path_override(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The value replaces the image's PATH: `ray: command not found` where the folder of the virtual environment is
     missing.
     """
@@ -298,15 +308,15 @@ def path_override(group: Group, facts: Facts) -> Iterator[Hit]:
     fix=f"keep {' and '.join(_OFI_PATHS)} in it",
     source=DLC_EKS,
 )
-def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
+def ld_library_path(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The value replaces the image's: NCCL does not find aws-ofi-nccl and goes over TCP without an error."""
     path = group.variable("LD_LIBRARY_PATH")
     efa = group.limit("vpc.amazonaws.com/efa")
     if not path.scalar or not efa or path.raw.startswith(("$(LD_LIBRARY_PATH)", "$LD_LIBRARY_PATH")):
         return
-    parts = path.text.split(":")
+    parts = path.require_known().split(":")
     if not any("ofi-nccl" in part or part.rstrip("/") == "/opt/amazon/ofi-nccl/lib64" for part in parts):
-        yield Hit(path, f"LD_LIBRARY_PATH is {path.text}", _OFI_PATHS[0])
+        yield Hit(path, f"LD_LIBRARY_PATH is {path.require_known()}", _OFI_PATHS[0])
 
 
 @rule(
@@ -317,8 +327,8 @@ def ld_library_path(group: Group, _: Facts) -> Iterator[Hit]:
     fix="pin a digest and use IfNotPresent",
     source="https://kubernetes.io/docs/concepts/containers/images/#image-pull-policy",
 )
-def pull_always(group: Group, _: Facts) -> Iterator[Hit]:
+def pull_always(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Each pod start asks the registry again; an outage there stops recovery."""
     policy = group.container["imagePullPolicy"]
-    if policy.text == "Always" and accelerators(group):
+    if policy.require_known() == "Always" and accelerators(group):
         yield Hit(policy, "Always", "IfNotPresent with a digest")

@@ -16,13 +16,8 @@ _MANAGERS = ("ray.io/kuberay-operator", "kueue.x-k8s.io/multikueue")
 _ORDER = ("DeleteWorkers", "DeleteCluster", "DeleteSelf")  # a later one must not come before an earlier one
 
 
-def selects(manifest: Manifest) -> bool:
-    """Whether a RayJob runs on a cluster that exists already."""
-    return bool(manifest.spec["clusterSelector"].items())
-
-
 def _positive(value: Value) -> bool:
-    return bool(value) and (value.integer or 0) > 0
+    return bool(value) and (value.known_integer() or 0) > 0
 
 
 def _has_accelerators(manifest: Manifest) -> bool:
@@ -39,7 +34,7 @@ def _has_accelerators(manifest: Manifest) -> bool:
 )
 def needs_cluster(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses a RayJob that has neither rayClusterSpec nor clusterSelector."""
-    if not manifest.spec["rayClusterSpec"] and not selects(manifest):
+    if not manifest.spec["rayClusterSpec"] and not manifest.selects_cluster:
         yield Hit(manifest.spec["rayClusterSpec"], "neither rayClusterSpec nor clusterSelector", "one of them")
 
 
@@ -56,7 +51,7 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     the RayJob.
     """
     shutdown = manifest.spec["shutdownAfterJobFinishes"]
-    if selects(manifest) or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.flag:
+    if manifest.selects_cluster or manifest.spec["deletionStrategy"] or not manifest.cluster or shutdown.known_flag():
         return
     if manifest.kueue:
         return  # kueue-no-shutdown
@@ -75,8 +70,10 @@ def no_cleanup(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 def ttl_without_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses ttlSecondsAfterFinished above 0 without shutdownAfterJobFinishes."""
     ttl = manifest.spec["ttlSecondsAfterFinished"]
-    if ttl and not manifest.spec["shutdownAfterJobFinishes"].flag and _positive(ttl):
-        yield Hit(ttl, f"{ttl.text} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true")
+    if ttl and not manifest.spec["shutdownAfterJobFinishes"].known_flag() and _positive(ttl):
+        yield Hit(
+            ttl, f"{ttl.require_known()} and shutdownAfterJobFinishes is not true", "shutdownAfterJobFinishes: true"
+        )
 
 
 @rule(
@@ -92,9 +89,9 @@ def ttl_zero(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     below /tmp/ray.
     """
     ttl = manifest.spec["ttlSecondsAfterFinished"]
-    if not manifest.cluster or selects(manifest) or not manifest.spec["shutdownAfterJobFinishes"].flag:
+    if not manifest.cluster or manifest.selects_cluster or not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         return
-    logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].text or "/tmp/ray")
+    logs = manifest.cluster.head.holding(manifest.cluster.head.params["temp-dir"].require_known() or "/tmp/ray")
     if not _positive(ttl) and not (logs and identity(logs)):
         yield Hit(ttl, "0" if ttl else "not set, which is 0", "time to read the logs")
 
@@ -114,7 +111,7 @@ def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         return
     legacy = [strategy[key] for key in ("onSuccess", "onFailure") if strategy[key]]
     rules = list(strategy["deletionRules"])
-    if rules and shutdown.flag:
+    if rules and shutdown.known_flag():
         yield Hit(shutdown, "shutdownAfterJobFinishes beside deletionRules", "one of them")
     if rules and legacy:
         yield Hit(legacy[0], "onSuccess and onFailure beside deletionRules", "deletionRules alone")
@@ -122,13 +119,13 @@ def deletion_conflict(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         yield Hit(strategy, "neither deletionRules nor both onSuccess and onFailure", "deletionRules")
     for policy in (entry["policy"] for entry in (*rules, *legacy)):
         yield from _impossible(manifest, policy)
-        if policy.raw == "DeleteNone" and not rules and shutdown.flag:
+        if policy.raw == "DeleteNone" and not rules and shutdown.known_flag():
             yield Hit(policy, "DeleteNone beside shutdownAfterJobFinishes: true", "another policy")
     yield from _disordered(rules)
 
 
 def _impossible(manifest: Manifest, policy: Value) -> Iterator[Hit]:
-    if selects(manifest) and policy.raw in ("DeleteCluster", "DeleteWorkers"):
+    if manifest.selects_cluster and policy.raw in ("DeleteCluster", "DeleteWorkers"):
         yield Hit(policy, f"{policy.raw} of a cluster that clusterSelector chose", "DeleteSelf or DeleteNone")
     elif policy.raw == "DeleteWorkers" and manifest.cluster and manifest.cluster.autoscaling:
         yield Hit(policy, "DeleteWorkers beside the autoscaler", "DeleteCluster")
@@ -142,15 +139,24 @@ def _disordered(rules: list[Value]) -> Iterator[Hit]:
         if len(named) != 1:
             yield Hit(entry["condition"], "not one condition", "either jobStatus or jobDeploymentStatus")
             continue
-        seen, policy = ends.setdefault(f"{named[0].path[-1]} {named[0].text}", {}), entry["policy"].text
+        seen, policy = (
+            ends.setdefault(f"{named[0].path[-1]} {named[0].require_known()}", {}),
+            entry["policy"].require_known(),
+        )
         if policy in seen:
-            yield Hit(entry, f"a second {policy} when {named[0].path[-1]} is {named[0].text}", "one rule for each")
+            yield Hit(
+                entry, f"a second {policy} when {named[0].path[-1]} is {named[0].require_known()}", "one rule for each"
+            )
         seen[policy] = entry["condition"]["ttlSeconds"]
     for ttls in ends.values():
         there = [(policy, ttls[policy]) for policy in _ORDER if policy in ttls]
         for (first, early), (second, late) in pairwise(there):
-            if (late.integer or 0) < (early.integer or 0):
-                yield Hit(late, f"{second} after {late.text or 0} s, {first} after {early.text} s", f"{first} first")
+            if (late.known_integer() or 0) < (early.known_integer() or 0):
+                yield Hit(
+                    late,
+                    f"{second} after {late.require_known() or 0} s, {first} after {early.require_known()} s",
+                    f"{first} first",
+                )
 
 
 @rule(
@@ -188,8 +194,9 @@ def deadline_not_positive(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     }
     for key, lowest in least.items():
         value = manifest.spec[key]
-        if value and value.integer is not None and value.integer < lowest:
-            yield Hit(value, f"saw {value.text}", f"{lowest} or more")
+        number = value.known_integer()
+        if number is not None and number < lowest:
+            yield Hit(value, f"saw {value.raw}", f"{lowest} or more")
 
 
 @rule(
@@ -206,7 +213,7 @@ def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """
     limit = manifest.spec["backoffLimit"]
     if _has_accelerators(manifest) and _positive(limit):
-        yield Hit(limit, f"backoffLimit {limit.text}", "a job that resumes, or 0")
+        yield Hit(limit, f"backoffLimit {limit.require_known()}", "a job that resumes, or 0")
 
 
 @rule(
@@ -220,7 +227,7 @@ def backoff(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay reads `ray.io/cluster` and nothing else, and looks in the RayJob's own namespace."""
     selector = manifest.spec["clusterSelector"]
-    if selects(manifest) and not selector["ray.io/cluster"].raw:
+    if manifest.selects_cluster and not selector["ray.io/cluster"].raw:
         yield Hit(selector, "no ray.io/cluster: KubeRay refuses it", "ray.io/cluster: <name>", "error")
         return
     for key, value in selector.items():
@@ -238,9 +245,9 @@ def selector_key(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay leaves a cluster that clusterSelector chose as it is; these fields do nothing."""
-    if not selects(manifest):
+    if not manifest.selects_cluster:
         return
-    if manifest.spec["shutdownAfterJobFinishes"].flag:
+    if manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(manifest.spec["shutdownAfterJobFinishes"], "true beside clusterSelector", "no such field")
     if manifest.spec["deletionStrategy"]:
         yield Hit(manifest.spec["deletionStrategy"], "beside clusterSelector", "no such field")
@@ -257,12 +264,14 @@ def selector_shutdown(manifest: Manifest, _: Facts) -> Iterator[Hit]:
 )
 def selector_backoff(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses backoffLimit above 0 (since 1.6), SidecarMode and suspend beside clusterSelector."""
-    if not selects(manifest):
+    if not manifest.selects_cluster:
         return
     spec = manifest.spec
     if facts.since_kuberay(1, 6) and _positive(spec["backoffLimit"]):
-        yield Hit(spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].text} beside clusterSelector", "0")
-    if spec["suspend"].flag:
+        yield Hit(
+            spec["backoffLimit"], f"backoffLimit {spec['backoffLimit'].require_known()} beside clusterSelector", "0"
+        )
+    if spec["suspend"].known_flag():
         yield Hit(spec["suspend"], "suspend beside clusterSelector", "no such field")
     if manifest.submission_mode == "SidecarMode":
         yield Hit(spec["submissionMode"], "SidecarMode beside clusterSelector", "K8sJobMode or HTTPMode")
@@ -281,7 +290,7 @@ def job_id_fixed(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     did.
     """
     given = manifest.spec["jobId"]
-    if given.raw and selects(manifest) and manifest.submission_mode != "InteractiveMode":
+    if given.raw and manifest.selects_cluster and manifest.submission_mode != "InteractiveMode":
         yield Hit(given, f"jobId {given.raw} beside clusterSelector", "no jobId")
 
 
@@ -297,8 +306,8 @@ def managed_by(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """The API server refuses other values, and the field cannot be changed later."""
     inner = {"RayJob": "rayClusterSpec", "RayService": "rayClusterConfig"}.get(manifest.kind, "")
     for value in (manifest.spec["managedBy"], manifest.spec[inner]["managedBy"]):
-        if value and value.text not in _MANAGERS:
-            yield Hit(value, f"saw {value.text}", " or ".join(_MANAGERS))
+        if value and value.require_known() not in _MANAGERS:
+            yield Hit(value, f"saw {value.require_known()}", " or ".join(_MANAGERS))
 
 
 @rule(
@@ -314,9 +323,9 @@ def suspended(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     without shutdownAfterJobFinishes.
     """
     suspend = manifest.spec["suspend"]
-    if manifest.is_service or not suspend or not suspend.flag or selects(manifest):
+    if manifest.is_service or not suspend or not suspend.known_flag() or manifest.selects_cluster:
         return
-    if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].flag:
+    if manifest.is_job and not manifest.spec["shutdownAfterJobFinishes"].known_flag():
         yield Hit(suspend, "true, and shutdownAfterJobFinishes is not", "shutdownAfterJobFinishes: true", "error")
     elif not manifest.kueue and not manifest.spec["managedBy"]:
         yield Hit(suspend, "true, and no queue that would start it", "false, or a queue's label")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest, accelerators
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup, accelerators
 from seatrial.check.operator import number
 from seatrial.check.rule import K8S_DOCS, KUBERAY, Facts, Hit, rule
 from seatrial.check.values import Value
@@ -20,7 +20,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _RAY_CLI = re.compile(r"\bray\s+(?:status|list|summary|memory)\b")
 
 
-def cpus_told(group: Group) -> Value:
+def cpus_told(group: RayGroup) -> Value:
     """A group's CPUs as the manifest tells Ray: by the group's resources (KubeRay ignores case there), or num-cpus."""
     told = (value for key, value in group.value["resources"].items() if key.lower() == "cpu")
     return next(told, group.params["num-cpus"])
@@ -39,7 +39,7 @@ def _words(action: Value) -> str:
     fix='set num-cpus: "0" in the head\'s rayStartParams',
     source=_GUIDE,
 )
-def head_schedules_work(group: Group, _: Facts) -> Iterator[Hit]:
+def head_schedules_work(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Tasks of Ray Data and Tune then run beside the GCS; what they need of memory can end the cluster."""
     cpus = cpus_told(group)
     if group.cluster.workers and cpus.raw != "0":
@@ -54,10 +54,10 @@ def head_schedules_work(group: Group, _: Facts) -> Iterator[Hit]:
     fix="add a worker group, or give the head CPUs",
     source=_GUIDE,
 )
-def head_zero_cpu(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def head_zero_cpu(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """The head offers none and there is no worker group that does: every task and every trainer waits for ever."""
     cpus = cluster.head.params["num-cpus"]
-    if not cpus.scalar or cpus.quantity != 0 or accelerators(cluster.head):
+    if not cpus.scalar or cpus.known_quantity() != 0 or accelerators(cluster.head):
         return
     found = [number(group, "num-cpus") for group in cluster.workers]
     if all(amount is not None and amount[0] == Fraction(0) for amount in found):
@@ -73,7 +73,7 @@ def head_zero_cpu(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix='add lifecycle.preStop.exec: ["/bin/sh", "-c", "ray stop"]',
     source=_GUIDE,
 )
-def no_prestop(group: Group, _: Facts) -> Iterator[Hit]:
+def no_prestop(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Without `ray stop` before the end the others notice a node's death only when it no longer answers."""
     if group.container and not group.container.at("lifecycle", "preStop"):
         yield Hit(group.container, f"no preStop on the {group.title}", "a preStop with `ray stop`")
@@ -87,14 +87,15 @@ def no_prestop(group: Group, _: Facts) -> Iterator[Hit]:
     fix="raise terminationGracePeriodSeconds above the hook and a checkpoint",
     source=_TERMINATION,
 )
-def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
+def prestop_grace(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The grace period counts from the start of preStop. A hook that sleeps through it is cut off, and Ray gets SIGKILL
     in the middle of a save.
     """
     grace, hook = group.spec["terminationGracePeriodSeconds"], group.container.at("lifecycle", "preStop")
-    seconds = 30 if grace.integer is None else grace.integer
+    given = grace.known_integer()
+    seconds = 30 if given is None else given  # Kubernetes' default
     slept = sum(int(count) * _SECONDS[unit] for count, unit in _SLEEP.findall(_words(hook)))
-    slept += hook.at("sleep", "seconds").integer or 0
+    slept += hook.at("sleep", "seconds").known_integer() or 0
     if seconds <= 0:
         taken = ", which Kubernetes takes for 1," if seconds < 0 else ""
         yield Hit(grace, f"terminationGracePeriodSeconds {seconds}{taken} on the {group.title}", "120 or more")
@@ -110,7 +111,7 @@ def prestop_grace(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave the probe out: KubeRay adds one that asks the local agent",
     source=_PROBES,
 )
-def liveness_expensive(group: Group, _: Facts) -> Iterator[Hit]:
+def liveness_expensive(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Each probe starts Python and asks the GCS. When the head is busy the probe times out, and the kubelet ends a
     worker that was well.
     """
@@ -127,20 +128,20 @@ def liveness_expensive(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave the probe out, or give it timeoutSeconds: 5 and failureThreshold: 120",
     source=f"{KUBERAY}/pull/4133",
 )
-def probe_too_tight(group: Group, _: Facts) -> Iterator[Hit]:
+def probe_too_tight(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Under load Ray's agents answer late: a timeout of a second, or a minute until the end (on the head's dashboard,
     some minutes), kills pods in the middle of training. KubeRay's own probe waits for ten minutes.
     """
     probe = group.container["livenessProbe"]
     if not probe:
         return
-    timeout = probe["timeoutSeconds"].integer or 1  # Kubernetes' defaults
-    window = (probe["periodSeconds"].integer or 10) * (probe["failureThreshold"].integer or 3)
+    timeout = probe["timeoutSeconds"].known_integer() or 1  # Kubernetes' defaults
+    window = (probe["periodSeconds"].known_integer() or 10) * (probe["failureThreshold"].known_integer() or 3)
     if timeout < 2 or window < (300 if _of_dashboard(group, probe) else 60):
         yield Hit(probe, f"timeout {timeout} s, killed after {window} s", "a timeout of 5 s, and minutes to answer")
 
 
-def _of_dashboard(group: Group, probe: Value) -> bool:
+def _of_dashboard(group: RayGroup, probe: Value) -> bool:
     """Whether the probe asks the head's dashboard: one process, which answers late when it is busy."""
     port = probe.at("httpGet", "port").raw or probe.at("tcpSocket", "port").raw
     return group.is_head and (port in ("8265", "dashboard") or ":8265" in _words(probe))
@@ -174,7 +175,7 @@ def wait_gcs_forever(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     fix="mount storage at /tmp/ray, or collect it with a sidecar",
     source=f"{KUBERAY}/issues/4217",
 )
-def logs_not_persisted(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def logs_not_persisted(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Ray writes the logs of workers to /tmp/ray, not to the container's output: once the pods are gone nobody can read
     them.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Group, accelerators
+from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.operator import shared_memory
 from seatrial.check.rule import KUBERAY, POD_GO, Facts, Hit, rule
 from seatrial.check.values import shown
@@ -25,7 +25,7 @@ _SHARE, _MOST, _FLOOR = Fraction(3, 10), 200 * 10**9, 10**10
     fix="use emptyDir: {medium: Memory, sizeLimit: …}",
     source=POD_GO,
 )
-def shm_not_memory(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_not_memory(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Whatever is mounted there instead of a Memory emptyDir, the object store, NCCL and data loaders then work on a
     disk.
     """
@@ -45,16 +45,20 @@ def shm_not_memory(group: Group, _: Facts) -> Iterator[Hit]:
     fix="make sizeLimit about a third of limits.memory",
     source=f"{KUBERAY}/issues/201",
 )
-def shm_exceeds_limit(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_exceeds_limit(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Pages of a tmpfs count against the container's memory limit: the kernel ends the pod long before /dev/shm is
     full.
     """
     limit = group.limit("memory")
     if not limit or not group.mounted_at("/dev/shm"):
         return
-    shm, most = shared_memory(group), limit.quantity
+    shm, most = shared_memory(group), limit.known_quantity()
     if shm.size is not None and most is not None and shm.size > most:
-        yield Hit(shm.origin, f"/dev/shm {shm.origin.text}, limits.memory {limit.text}", f"less than {limit.text}")
+        yield Hit(
+            shm.origin,
+            f"/dev/shm {shm.origin.require_known()}, limits.memory {limit.require_known()}",
+            f"less than {limit.require_known()}",
+        )
 
 
 @rule(
@@ -65,7 +69,7 @@ def shm_exceeds_limit(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set sizeLimit to about a third of limits.memory",
     source="https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
 )
-def shm_no_size(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_no_size(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It can grow until the memory limit or the node's memory is used up; Ray sizes its object store by it."""
     mount = group.mounted_at("/dev/shm")
     if mount and mount.volume["emptyDir"]["medium"].raw == "Memory" and not mount.volume["emptyDir"]["sizeLimit"]:
@@ -83,7 +87,7 @@ def shm_no_size(group: Group, _: Facts) -> Iterator[Hit]:
     fix="make /dev/shm larger, or set object-store-memory to less",
     source=_RAY_UTILS,
 )
-def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_too_small(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray puts it in /tmp instead, on a disk, with a warning; a size above 10 GB that was asked for is refused and the
     node does not start. Without a request Ray wants 30 % of the memory, at most 95 % of /dev/shm but never less than 10
     GB.
@@ -95,15 +99,17 @@ def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
     if shm.size is None:
         return
     if asked.scalar:
-        wanted = asked.quantity
+        wanted = asked.known_quantity()
         if wanted is not None and wanted > shm.size:
             refused = wanted > _FLOOR and group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE").raw != "1"
             seen = f"object-store-memory {shown(wanted)}, /dev/shm {shown(shm.size)}"
             yield Hit(asked, seen, f"at most {shown(shm.size)}", "error" if refused else None)
-    elif (memory := limit.quantity) is not None:
+    elif (memory := limit.known_quantity()) is not None:
         wanted = min(memory * _SHARE, Fraction(_MOST), max(Fraction(_FLOOR), shm.size * Fraction(95, 100)))
         if wanted > shm.size:
-            seen = f"/dev/shm {shown(shm.size)}, of {limit.text} of memory Ray takes at least {shown(wanted)}"
+            seen = (
+                f"/dev/shm {shown(shm.size)}, of {limit.require_known()} of memory Ray takes at least {shown(wanted)}"
+            )
             yield Hit(shm.origin, seen, f"at least {shown(wanted)}, or object-store-memory below {shown(shm.size)}")
 
 
@@ -115,11 +121,15 @@ def shm_too_small(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave about 30 % of limits.memory to the object store",
     source=f"{KUBERAY}/issues/2640",
 )
-def object_store_plus_heap(group: Group, _: Facts) -> Iterator[Hit]:
+def object_store_plus_heap(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It counts against the same limit as everything else in the container: the kernel ends the pod."""
     asked, limit = group.params["object-store-memory"], group.limit("memory")
-    if asked.scalar and limit and asked.quantity and limit.quantity and asked.quantity > limit.quantity / 2:
-        yield Hit(asked, f"object-store-memory {shown(asked.quantity)} of {limit.text}", "at most half of it")
+    if not asked.scalar or not limit:
+        return
+    store = asked.known_quantity()
+    memory = limit.known_quantity() if store else None
+    if store and memory and store > memory / 2:
+        yield Hit(asked, f"object-store-memory {shown(store)} of {limit.raw}", "at most half of it")
 
 
 @rule(
@@ -130,7 +140,7 @@ def object_store_plus_heap(group: Group, _: Facts) -> Iterator[Hit]:
     fix="mount a Memory emptyDir at /dev/shm yourself, or leave plasma-directory out",
     source=POD_GO,
 )
-def plasma_directory(group: Group, _: Facts) -> Iterator[Hit]:
+def plasma_directory(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay then adds no /dev/shm: NCCL and data loaders are left with the container runtime's 64 MiB."""
     if group.params["plasma-directory"].scalar and not group.mounted_at("/dev/shm"):
         yield Hit(group.params["plasma-directory"], "plasma-directory and no mount at /dev/shm", "a mount at /dev/shm")
@@ -144,11 +154,11 @@ def plasma_directory(group: Group, _: Facts) -> Iterator[Hit]:
     fix="make /dev/shm large enough and remove it",
     source=f"{_RAY}/issues/14629",
 )
-def allow_slow_storage(group: Group, _: Facts) -> Iterator[Hit]:
+def allow_slow_storage(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE turns the error that says /dev/shm is too small into silence."""
     value = group.variable("RAY_OBJECT_STORE_ALLOW_SLOW_STORAGE")
-    if value.raw and value.text not in ("0", ""):
-        yield Hit(value, f"set to {value.text}", "not set")
+    if value.raw and value.require_known() not in ("0", ""):
+        yield Hit(value, f"set to {value.require_known()}", "not set")
 
 
 @rule(
@@ -159,10 +169,10 @@ def allow_slow_storage(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave it on unless the peak is known",
     source="https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html",
 )
-def oom_monitor(group: Group, _: Facts) -> Iterator[Hit]:
+def oom_monitor(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray cannot end the one task that takes too much: the kernel ends the raylet or the whole pod instead."""
     value = group.variable("RAY_memory_monitor_refresh_ms")
-    if value.raw and value.text == "0":
+    if value.raw and value.require_known() == "0":
         yield Hit(value, "RAY_memory_monitor_refresh_ms is 0", "not set")
 
 
@@ -174,12 +184,12 @@ def oom_monitor(group: Group, _: Facts) -> Iterator[Hit]:
     fix="rename the volume",
     source=POD_GO,
 )
-def shm_name_clash(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_name_clash(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay mounts a volume named shared-mem at /dev/shm if the pod has one, whatever it is."""
     if group.mounted_at("/dev/shm") or group.params["plasma-directory"].scalar:
         return
     for volume in group.spec["volumes"]:
-        if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].text != "Memory":
+        if volume["name"].raw == "shared-mem" and volume["emptyDir"]["medium"].require_known() != "Memory":
             yield Hit(volume["name"], "volume shared-mem is no Memory emptyDir", "another name, or medium: Memory")
 
 
@@ -191,7 +201,7 @@ def shm_name_clash(group: Group, _: Facts) -> Iterator[Hit]:
     fix="give it several GiB",
     source="https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
 )
-def shm_tiny(group: Group, _: Facts) -> Iterator[Hit]:
+def shm_tiny(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """NCCL's transport between GPUs of one host and data loader workers pass data through /dev/shm; too little of it
     ends in `Bus error`.
     """

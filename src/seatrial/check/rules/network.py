@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from seatrial.check.manifest import Cluster, Group, accelerators
+from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
 from seatrial.check.rule import DLC, DLC_EKS, K8S_DOCS, KUBERAY, Facts, Hit, Severity, rule
 from seatrial.check.values import Value
 
@@ -13,9 +13,9 @@ _ISTIO = "https://docs.ray.io/en/latest/cluster/kubernetes/k8s-ecosystem/istio.h
 _DO_EKS = "https://github.com/aws-samples/aws-do-eks/pull"
 
 
-def port_of(group: Group, param: str, default: int) -> int:
+def port_of(group: RayGroup, param: str, default: int) -> int:
     """The port that Ray listens on. Raises CannotTell for a placeholder."""
-    return group.params[param].integer or default
+    return group.params[param].known_integer() or default
 
 
 @rule(
@@ -26,11 +26,11 @@ def port_of(group: Group, param: str, default: int) -> int:
     fix="remove hostNetwork",
     source="https://github.com/ray-project/kuberay/issues/1738",
 )
-def host_network(group: Group, _: Facts) -> Iterator[Hit]:
+def host_network(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray's fixed ports (6379, 8265, 8080, 52365) are then the node's: one Ray pod a node, clashes with anything else
     there, and the dashboard open on the node's address. EFA does not need it.
     """
-    if group.spec["hostNetwork"].flag:
+    if group.spec["hostNetwork"].known_flag():
         yield Hit(group.spec["hostNetwork"], f"hostNetwork true on the {group.title}", "the pod's own network")
 
 
@@ -42,14 +42,14 @@ def host_network(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set dnsPolicy: ClusterFirstWithHostNet",
     source=_DNS_POLICY,
 )
-def hostnetwork_dns(group: Group, _: Facts) -> Iterator[Hit]:
+def hostnetwork_dns(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """With hostNetwork the policy ClusterFirst falls back to the node's resolver. Workers look for the head by its
     service name and wait in `wait-gcs-ready` for ever.
     """
     policy = group.spec["dnsPolicy"]
-    if group.spec["hostNetwork"].flag and policy.text in ("", "ClusterFirst", "Default"):
+    if group.spec["hostNetwork"].known_flag() and policy.require_known() in ("", "ClusterFirst", "Default"):
         severity: Severity | None = "warning" if group.is_head else None  # the head finds itself without DNS
-        seen = f"dnsPolicy {policy.text or 'is not set'} on the {group.title}"
+        seen = f"dnsPolicy {policy.require_known() or 'is not set'} on the {group.title}"
         yield Hit(policy, seen, "ClusterFirstWithHostNet", severity)
 
 
@@ -59,7 +59,7 @@ def _covers(rules: Iterable[Value], port: int) -> bool:
         if not list(entry["ports"]):
             return True
         for item in entry["ports"]:
-            first, last = item["port"].integer, item["endPort"].integer
+            first, last = item["port"].known_integer(), item["endPort"].known_integer()
             if first is None or first == port or (last is not None and first <= port <= last):
                 return True
     return False
@@ -71,7 +71,7 @@ def _outwards(rules: Iterable[Value]) -> list[Value]:
     return [r for r in rules if not list(r["to"]) or any(peer[key].node for peer in r["to"] for key in peers)]
 
 
-def _selects(policy: Value, group: Group) -> bool:
+def _selects(policy: Value, group: RayGroup) -> bool:
     """Whether a NetworkPolicy surely selects a group's pods: by labels that KubeRay or the template sets."""
     manifest, selector = group.cluster.manifest, policy.at("spec", "podSelector")
     here = policy.at("metadata", "namespace").raw == manifest.metadata["namespace"].raw
@@ -93,16 +93,20 @@ def _selects(policy: Value, group: Group) -> bool:
     fix="allow UDP and TCP 53 outwards, and traffic between the cluster's pods",
     source=f"{KUBERAY}/pull/4638",
 )
-def deny_egress_no_dns(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def deny_egress_no_dns(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Workers find the head by its service name. Without DNS, or without a way in to the head, they wait in
     `wait-gcs-ready` for ever; the operator adds no rule for DNS.
     """
     own = cluster.value["networkPolicy"]
-    for group in cluster.workers if own and own["mode"].text != "DenyAllIngress" else []:
+    for group in cluster.workers if own and own["mode"].require_known() != "DenyAllIngress" else []:
         custom = [entry for entry in own["workerGroups"] if entry["groupName"].raw == group.value["groupName"].raw]
         egress = (custom[0] if custom else own["worker"])["egressRules"]
         if not _covers(_outwards(egress), 53):
-            yield Hit(own, f"{own['mode'].text or 'DenyAll'} without a DNS rule for {group.title}", "egress to port 53")
+            yield Hit(
+                own,
+                f"{own['mode'].require_known() or 'DenyAll'} without a DNS rule for {group.title}",
+                "egress to port 53",
+            )
     policies = [other for other in cluster.manifest.others if other["kind"].raw == "NetworkPolicy"]
     for group in cluster.groups:  # what another policy allows may stand elsewhere: a warning
         yield from _isolated(group, [policy for policy in policies if _selects(policy, group)])
@@ -117,7 +121,7 @@ def _closed(policies: list[Value]) -> set[str]:
     return found
 
 
-def _isolated(group: Group, policies: list[Value]) -> Iterator[Hit]:
+def _isolated(group: RayGroup, policies: list[Value]) -> Iterator[Hit]:
     """Policies add up: a closed direction is open for what any of them allows."""
     specs, closed = [policy["spec"] for policy in policies], _closed(policies)
     egress = [entry for spec in specs for entry in spec["egress"]]
@@ -137,7 +141,7 @@ def _isolated(group: Group, policies: list[Value]) -> Iterator[Hit]:
     fix="leave these pods out of the mesh, or exclude Ray's ports from it",
     source=_ISTIO,
 )
-def service_mesh(group: Group, _: Facts) -> Iterator[Hit]:
+def service_mesh(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Ray, NCCL and gloo open ports that the mesh does not know: the proxy refuses or breaks connections between
     raylets, and training hangs.
     """
@@ -151,10 +155,10 @@ def service_mesh(group: Group, _: Facts) -> Iterator[Hit]:
                 yield Hit(value, f"{key} {value.raw}", "no mesh, or Ray's ports excluded")
 
 
-def _interfaces(group: Group, name: str = "NCCL_SOCKET_IFNAME") -> tuple[Value, list[str]]:
+def _interfaces(group: RayGroup, name: str = "NCCL_SOCKET_IFNAME") -> tuple[Value, list[str]]:
     """The variable and the interfaces that it lists, without NCCL's signs for exclusion (^) and exactness (=)."""
     value = group.variable(name)
-    return value, [part.strip() for part in value.text.lstrip("^=").split(",") if part.strip()]
+    return value, [part.strip() for part in value.require_known().lstrip("^=").split(",") if part.strip()]
 
 
 @rule(
@@ -165,16 +169,18 @@ def _interfaces(group: Group, name: str = "NCCL_SOCKET_IFNAME") -> tuple[Value, 
     fix="leave it out, or exclude instead: ^lo,docker,veth,pod-id-link0",
     source=f"{DLC}/pull/6469",
 )
-def ifname_eth0_host(group: Group, _: Facts) -> Iterator[Hit]:
+def ifname_eth0_host(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Pods have eth0; EC2 hosts name their interfaces ens5 or enp40s0. NCCL stops with `Bootstrap : no socket interface
     found`, gloo with `Unable to find address`.
     """
-    if not group.spec["hostNetwork"].flag or (group.is_head and not accelerators(group)):
+    if not group.spec["hostNetwork"].known_flag() or (group.is_head and not accelerators(group)):
         return
     for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
         value, listed = _interfaces(group, name)
-        if listed and not value.text.startswith("^") and all(part.startswith("eth") for part in listed):
-            yield Hit(value, f"{name} {value.text} with hostNetwork", "a name that hosts have, such as ens or enp")
+        if listed and not value.require_known().startswith("^") and all(part.startswith("eth") for part in listed):
+            yield Hit(
+                value, f"{name} {value.require_known()} with hostNetwork", "a name that hosts have, such as ens or enp"
+            )
 
 
 @rule(
@@ -185,15 +191,15 @@ def ifname_eth0_host(group: Group, _: Facts) -> Iterator[Hit]:
     fix="leave it to the image, or keep it knowingly",
     source=DLC_EKS,
 )
-def ifname_hardcoded(group: Group, _: Facts) -> Iterator[Hit]:
+def ifname_hardcoded(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """AWS's guide sets eth0, and in pods of the VPC CNI it is right; another CNI, more interfaces or hostNetwork break
     it. The DLC's own default excludes lo and docker0 instead.
     """
-    if not accelerators(group) or group.spec["hostNetwork"].flag:
+    if not accelerators(group) or group.spec["hostNetwork"].known_flag():
         return
     value, listed = _interfaces(group)
-    if listed and not value.text.startswith("^"):
-        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.text}", "an exclusion such as ^lo,docker0")
+    if listed and not value.require_known().startswith("^"):
+        yield Hit(value, f"NCCL_SOCKET_IFNAME {value.require_known()}", "an exclusion such as ^lo,docker0")
 
 
 @rule(
@@ -204,15 +210,17 @@ def ifname_hardcoded(group: Group, _: Facts) -> Iterator[Hit]:
     fix="add pod-id-link0 to the exclusion",
     source=f"{_DO_EKS}/54",
 )
-def ifname_pod_identity(group: Group, _: Facts) -> Iterator[Hit]:
+def ifname_pod_identity(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """On the node's network NCCL also sees pod-id-link0 (169.254.170.23), which no other node reaches: it picks it, and
     the first collective hangs on refused connections.
     """
-    if not group.spec["hostNetwork"].flag or not accelerators(group):
+    if not group.spec["hostNetwork"].known_flag() or not accelerators(group):
         return
     value, listed = _interfaces(group)
-    if value.text.startswith("^") and not any("pod-id-link0".startswith(part) for part in listed):
-        yield Hit(value, f"{value.text} does not exclude pod-id-link0", f"{value.text},pod-id-link0")
+    if value.require_known().startswith("^") and not any("pod-id-link0".startswith(part) for part in listed):
+        yield Hit(
+            value, f"{value.require_known()} does not exclude pod-id-link0", f"{value.require_known()},pod-id-link0"
+        )
 
 
 @rule(
@@ -223,10 +231,10 @@ def ifname_pod_identity(group: Group, _: Facts) -> Iterator[Hit]:
     fix="name one interface, or leave it out",
     source=f"{_DO_EKS}/51",
 )
-def gloo_ifname(group: Group, _: Facts) -> Iterator[Hit]:
+def gloo_ifname(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """gloo takes names of interfaces only. With ^ or = it stops at the first group with `Unable to find address for:
     ^lo`.
     """
     value = group.variable("GLOO_SOCKET_IFNAME")
-    if value.text.startswith(("^", "=")):
-        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.text}", "the name of an interface")
+    if value.require_known().startswith(("^", "=")):
+        yield Hit(value, f"GLOO_SOCKET_IFNAME {value.require_known()}", "the name of an interface")

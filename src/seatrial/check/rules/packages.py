@@ -58,7 +58,7 @@ def _ray(manifest: Manifest, facts: Facts) -> str:
     """The cluster's Ray, empty where that is unknown. Raises CannotTell."""
     if not manifest.cluster:
         return ""
-    return manifest.cluster.ray_version.text or facts.image(manifest.cluster.head.image).ray or ""
+    return manifest.cluster.ray_version.require_known() or facts.image(manifest.cluster.head.image).ray or ""
 
 
 @rule(
@@ -84,7 +84,7 @@ def reinstalls_torch(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
         new = [f"{n}{v}" for n, v in asked if there.get(n) and _pin(v) not in ("", there[n])]
         if new:
             yield Hit(written(manifest), f"installs {', '.join(new)} over the image's", "the image's own versions")
-    elif image(given.text):
+    elif image(given.require_known()):
         yield Hit(written(manifest), f"downloads {names} on every node at each start", "an image that has it")
     else:  # it may have them
         yield Hit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Pod, accelerators
+from seatrial.check.manifest import PodTemplate, RayClusterSpec, RayGroup, accelerators
 from seatrial.check.rule import DLC_EKS, POD_GO, Facts, Hit, Severity, nvidia, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import image
@@ -29,7 +29,7 @@ _OF_EVERY_CLUSTER = {
 }
 
 
-def node_labels(pod: Pod) -> dict[str, list[Value]]:
+def node_labels(pod: PodTemplate) -> dict[str, list[Value]]:
     """The node labels that a pod requires, with the values that would do; nothing of Exists, NotIn and the like."""
     chosen = {key: [value] for key, value in pod.spec["nodeSelector"].items()}
     found: dict[str, list[Value]] = {}
@@ -40,30 +40,30 @@ def node_labels(pod: Pod) -> dict[str, list[Value]]:
     return {**found, **chosen}  # both must hold, and the selector names one value
 
 
-def _hyperpod(pod: Pod) -> bool:
+def _hyperpod(pod: PodTemplate) -> bool:
     """Whether a pod asks for SageMaker HyperPod's nodes: their types begin with `ml.`."""
     labelled = any(key.startswith("sagemaker.amazonaws.com/") for key in node_labels(pod))
     return labelled or any(value.raw.startswith(HYPERPOD) for value in pod.instance_types)
 
 
-def _gpu_workers(head: Group) -> list[Group]:
+def _gpu_workers(head: RayGroup) -> list[RayGroup]:
     return [group for group in head.cluster.workers if nvidia(group)]
 
 
-def _gang(cluster: Cluster) -> int:
+def _pods_that_train(cluster: RayClusterSpec) -> int:
     """Pods that train together, on the head too where it holds GPUs. Raises CannotTell."""
     return sum(group.pods for group in cluster.trains)
 
 
-def _alone(cluster: Cluster) -> bool:
+def _alone(cluster: RayClusterSpec) -> bool:
     """Whether surely one pod trains at most."""
     try:
-        return _gang(cluster) < 2
+        return _pods_that_train(cluster) < 2
     except CannotTell:
         return False
 
 
-def _beside_gpus(head: Group) -> tuple[Value, str] | None:
+def _beside_gpus(head: RayGroup) -> tuple[Value, str] | None:
     """What puts a head on GPU nodes: the labels it requires; two equal placeholders are equal whatever they become."""
     for value in head.instance_types:
         known = instance(value.raw)
@@ -80,7 +80,7 @@ def _beside_gpus(head: Group) -> tuple[Value, str] | None:
     return None
 
 
-def _may_meet_gpus(head: Group) -> bool:
+def _may_meet_gpus(head: RayGroup) -> bool:
     """Whether a head may land on a GPU node: it asks for one, or it asks for nothing and no taint keeps it off."""
     if _beside_gpus(head):
         return True
@@ -89,14 +89,16 @@ def _may_meet_gpus(head: Group) -> bool:
 
 
 @rule("gpu-on-head", "warning", "head", title="GPUs on the head", fix="leave GPUs to worker groups", source=DLC_EKS)
-def gpu_on_head(group: Group, _: Facts) -> Iterator[Hit]:
+def gpu_on_head(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The GCS, the dashboard and the driver share a node with training: what runs out of memory there ends the whole
     cluster, and its workers are unlike the others.
     """
     alone = not group.cluster.workers or group.cluster.manifest.is_service
     for key, value in accelerators(group)[:1]:
-        if value.quantity:
-            yield Hit(value, f"{key} {value.text} on the head", "GPUs on workers only", "info" if alone else None)
+        if value.known_quantity():
+            yield Hit(
+                value, f"{key} {value.require_known()} on the head", "GPUs on workers only", "info" if alone else None
+            )
 
 
 @rule(
@@ -107,7 +109,7 @@ def gpu_on_head(group: Group, _: Facts) -> Iterator[Hit]:
     fix='set num-gpus: "0" in the head\'s rayStartParams',
     source=DLC_EKS,
 )
-def head_num_gpus(group: Group, _: Facts) -> Iterator[Hit]:
+def head_num_gpus(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Without a GPU limit and without num-gpus Ray counts the GPUs that it sees. CUDA images ask the NVIDIA runtime for
     all of them: on a GPU node Ray then runs training workers on the head.
     """
@@ -127,7 +129,7 @@ def head_num_gpus(group: Group, _: Facts) -> Iterator[Hit]:
     fix="set NVIDIA_VISIBLE_DEVICES to void on the head",
     source=DLC_EKS,
 )
-def head_no_void(group: Group, _: Facts) -> Iterator[Hit]:
+def head_no_void(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Where nvidia is the node's default runtime its hook looks for a driver for every CUDA image: on a node without
     GPUs the head then never starts.
     """
@@ -146,7 +148,7 @@ def head_no_void(group: Group, _: Facts) -> Iterator[Hit]:
     fix="give the head nodes of its own",
     source=DLC_EKS,
 )
-def head_on_gpu_node(group: Group, _: Facts) -> Iterator[Hit]:
+def head_on_gpu_node(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It takes CPU and memory from a GPU node: a worker that wants the whole node no longer fits and stays Pending."""
     if not accelerators(group) and _gpu_workers(group) and (found := _beside_gpus(group)):
         yield Hit(found[0], f"the head is {found[1]}", "a CPU node")
@@ -160,7 +162,7 @@ def head_on_gpu_node(group: Group, _: Facts) -> Iterator[Hit]:
     fix="tolerate nvidia.com/gpu with operator Exists; harmless where there is no taint",
     source=_TAINTS,
 )
-def gpu_no_toleration(group: Group, _: Facts) -> Iterator[Hit]:
+def gpu_no_toleration(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """GPU nodes are commonly tainted with nvidia.com/gpu to keep other pods off; on such nodes the pods stay Pending
     with `untolerated taint`.
     """
@@ -182,7 +184,7 @@ def gpu_no_toleration(group: Group, _: Facts) -> Iterator[Hit]:
     fix="select the instance type, node group or capacity reservation",
     source=_AFFINITY,
 )
-def gpu_no_node_selector(group: Group, _: Facts) -> Iterator[Hit]:
+def gpu_no_node_selector(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Nothing says which GPU: an autoscaler picks the cheapest type that fits, pods of one gang get different GPUs, or
     nodes without EFA.
     """
@@ -202,7 +204,7 @@ def gpu_no_node_selector(group: Group, _: Facts) -> Iterator[Hit]:
     source=_AFFINITY,
     needs=("instance",),
 )
-def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
+def no_worker_spread(group: RayGroup, facts: Facts) -> Iterator[Hit]:
     """The pod takes a part of its instance type only: two of them on one node share its network."""
     spread = group.spec.at("affinity", "podAntiAffinity") or group.spec["topologySpreadConstraints"]
     limit = group.limit("nvidia.com/gpu")
@@ -210,8 +212,8 @@ def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
         return
     for value in group.instance_types:
         known = facts.instance(value)
-        if (limit.quantity or 0) < known.gpus:
-            seen = f"{limit.text} of the {known.gpus} GPUs of {value.text}, and no anti-affinity"
+        if (limit.known_quantity() or 0) < known.gpus:
+            seen = f"{limit.require_known()} of the {known.gpus} GPUs of {value.require_known()}, and no anti-affinity"
             yield Hit(limit, seen, "one pod for each node")
             return
 
@@ -224,7 +226,7 @@ def no_worker_spread(group: Group, facts: Facts) -> Iterator[Hit]:
     fix="match ray.io/cluster, or a label of your own, as well",
     source=POD_GO,
 )
-def antiaffinity_crosses(group: Group, _: Facts) -> Iterator[Hit]:
+def antiaffinity_crosses(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay labels the pods of every cluster so: two clusters in a namespace keep each other's workers off, and the
     second one stays Pending.
     """
@@ -244,17 +246,17 @@ def antiaffinity_crosses(group: Group, _: Facts) -> Iterator[Hit]:
     fix="select one topology.kubernetes.io/zone",
     source=_EFA,
 )
-def multi_az_gang(group: Group, _: Facts) -> Iterator[Hit]:
+def multi_az_pods_that_train(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """EFA traffic cannot cross Availability Zones: pods in two zones talk over TCP, or not at all."""
     labels, manifest = node_labels(group), group.cluster.manifest
     if not group.limit("vpc.amazonaws.com/efa") or manifest.is_service or manifest.kueue:
         return
     zones = [value for key in _ZONES for value in labels.get(key, [])]
     names = {zone.raw for zone in zones}
-    if len(names) > 1 and _gang(group.cluster) > 1:
+    if len(names) > 1 and _pods_that_train(group.cluster) > 1:
         yield Hit(zones[0], f"{len(names)} zones for a gang with EFA", "one zone", "warning")
     held = any("nodegroup" in key or "capacity-" in key for key in labels)  # mostly of one zone
-    if not zones and not held and not group.spec.at("affinity", "podAffinity") and _gang(group.cluster) > 1:
+    if not zones and not held and not group.spec.at("affinity", "podAffinity") and _pods_that_train(group.cluster) > 1:
         yield Hit(group.spec["nodeSelector"], f"no zone for {group.title}, with EFA", "one zone")
 
 
@@ -266,7 +268,7 @@ def multi_az_gang(group: Group, _: Facts) -> Iterator[Hit]:
     fix="select sagemaker.amazonaws.com/node-health-status: Schedulable",
     source=_HYPERPOD,
 )
-def hyperpod_health(group: Group, _: Facts) -> Iterator[Hit]:
+def hyperpod_health(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Without the selector pods land on nodes whose deep health checks still run."""
     for value in group.instance_types[:1]:
         if value.raw.startswith(HYPERPOD) and "sagemaker.amazonaws.com/node-health-status" not in node_labels(group):
@@ -281,7 +283,7 @@ def hyperpod_health(group: Group, _: Facts) -> Iterator[Hit]:
     fix="write the type as the nodes are labelled",
     source=_HYPERPOD,
 )
-def instance_type_prefix(group: Group, _: Facts) -> Iterator[Hit]:
+def instance_type_prefix(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """HyperPod's nodes are labelled with `ml.` before the type, those of EKS node groups without: no node matches both
     selectors, and the pods stay Pending.
     """
@@ -290,6 +292,8 @@ def instance_type_prefix(group: Group, _: Facts) -> Iterator[Hit]:
     for value in group.instance_types:
         prefixed = value.raw.startswith(HYPERPOD)
         if sagemaker and not prefixed and not value.unknown:
-            yield Hit(value, f"{value.text} beside a HyperPod selector", f"{HYPERPOD}{value.text}")
+            yield Hit(
+                value, f"{value.require_known()} beside a HyperPod selector", f"{HYPERPOD}{value.require_known()}"
+            )
         elif prefixed and "eks.amazonaws.com/nodegroup" in labels:
             yield Hit(value, f"{value.raw} beside eks.amazonaws.com/nodegroup", value.raw.removeprefix(HYPERPOD))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group, Manifest, Pod
+from seatrial.check.manifest import Manifest, PodTemplate, RayGroup
 from seatrial.check.names import LABEL_FORM, is_dns_label, is_label_key, is_label_value, is_subdomain
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import K8S_DOCS, SOURCE, Facts, Hit, rule
@@ -24,7 +24,7 @@ _SUBDOMAIN_FORM = "lower case letters, digits, `-` and `.`, with a letter or dig
 _DEFAULT_PROTOCOL = "TCP"
 
 
-def containers(pod: Pod) -> list[Value]:
+def containers(pod: PodTemplate) -> list[Value]:
     """Every container of a pod, the ones before the start too."""
     return [container for section in _CONTAINERS for container in pod.spec[section]]
 
@@ -37,7 +37,7 @@ def containers(pod: Pod) -> list[Value]:
     fix="keep one of them, or rename it",
     source=f"{SOURCE}/config/crd/bases",
 )
-def duplicate_entry(pod: Pod, _: Facts) -> Iterator[Hit]:
+def duplicate_entry(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """KubeRay's CRDs tell entries of these lists apart by that field: the API server refuses the resource with
     `Duplicate value`. Only a plain pod may have a variable twice.
     """
@@ -111,7 +111,7 @@ def namespace_invalid(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="write the object's own name",
     source=_NAMES,
 )
-def object_name_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def object_name_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """No service account, claim, Secret or ConfigMap can have this name: the pods are refused, or wait for it for
     ever.
     """
@@ -120,7 +120,7 @@ def object_name_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
             yield Hit(value, f"{kind} {value.raw}", _SUBDOMAIN_FORM)
 
 
-def references(pod: Pod) -> Iterator[tuple[str, Value, bool]]:
+def references(pod: PodTemplate) -> Iterator[tuple[str, Value, bool]]:
     """What a pod names in its own namespace: kind, name, and whether the pod starts without it."""
     spec = pod.spec
     yield "ServiceAccount", spec["serviceAccountName"], False
@@ -179,14 +179,14 @@ def namespace_differs(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="use lower case letters, digits and dashes",
     source=f"{SOURCE}/controllers/ray/utils/util.go",
 )
-def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
+def group_name_invalid(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay makes pods named after cluster and group, in lower case, and labels them with the group: the API server
     refuses each of them.
     """
     name = group.value["groupName"]
-    prefix = f"cluster-{name.text}"[:50].lower()  # the cluster's own name has a rule
-    if name.text and not (is_label_value(name.text) and is_subdomain(f"{prefix}-worker-x")):
-        yield Hit(name, f"saw {name.text}", "lower case letters, digits and dashes, at most 63")
+    prefix = f"cluster-{name.require_known()}"[:50].lower()  # the cluster's own name has a rule
+    if name.require_known() and not (is_label_value(name.require_known()) and is_subdomain(f"{prefix}-worker-x")):
+        yield Hit(name, f"saw {name.require_known()}", "lower case letters, digits and dashes, at most 63")
 
 
 @rule(
@@ -197,7 +197,7 @@ def group_name_invalid(group: Group, _: Facts) -> Iterator[Hit]:
     fix="drop the value, or use operator Equal",
     source=_TAINTS,
 )
-def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def toleration_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """Exists looks at no value, a toleration without a key needs Exists, and tolerationSeconds counts for NoExecute
     only.
     """
@@ -224,11 +224,12 @@ def toleration_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
     fix="write maxSkew: 1",
     source=_SPREAD,
 )
-def spread_invalid(pod: Pod, _: Facts) -> Iterator[Hit]:
+def spread_invalid(pod: PodTemplate, _: Facts) -> Iterator[Hit]:
     """maxSkew and minDomains are 1 or more, and the key names a node label."""
     for constraint in pod.spec["topologySpreadConstraints"]:
         for value in (constraint["maxSkew"], constraint["minDomains"]):
-            if value and not value.unknown and value.integer is not None and value.integer < 1:
+            number = None if value.unknown else value.known_integer()
+            if number is not None and number < 1:
                 yield Hit(value, f"saw {value.raw}", "1 or more")
-        if constraint["topologyKey"].given == "":
+        if constraint["topologyKey"].known_or_none() == "":
             yield Hit(constraint["topologyKey"], "empty", "a node label's key")

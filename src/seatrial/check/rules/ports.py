@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Group
+from seatrial.check.manifest import RayGroup
 from seatrial.check.rule import KUBERAY, SOURCE, Facts, Hit, Severity, rule
 from seatrial.check.rules.network import port_of
 from seatrial.check.values import Value
@@ -26,28 +26,28 @@ _HEAD_PORTS = (
     fix="make containerPort and rayStartParams agree",
     source=_SERVICE_GO,
 )
-def port_mismatch(group: Group, _: Facts) -> Iterator[Hit]:
+def port_mismatch(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The head's service takes its ports from the container's list; KubeRay does not compare them with Ray's own. The
     operator asks the dashboard there before it submits a job.
     """
     for port in group.container["ports"]:
         for param, default, names in _HEAD_PORTS:
             listed = port["containerPort"]
-            if port["name"].raw in names and listed.integer not in (None, port_of(group, param, default)):
+            if port["name"].raw in names and listed.known_integer() not in (None, port_of(group, param, default)):
                 severity: Severity | None = "error" if names == ("dashboard",) and _operator_asks(group) else None
-                seen = f"port {port['name'].raw} is {listed.text}, Ray listens on {port_of(group, param, default)}"
+                seen = f"port {port['name'].raw} is {listed.raw}, Ray listens on {port_of(group, param, default)}"
                 yield Hit(listed, seen, str(port_of(group, param, default)), severity)
 
 
-def _operator_asks(group: Group) -> bool:
+def _operator_asks(group: RayGroup) -> bool:
     """Whether the operator talks to this head's dashboard: of a RayJob and of a RayService."""
     return group.cluster.manifest.kind != "RayCluster"
 
 
-def _listed(group: Group) -> set[str]:
+def _listed(group: RayGroup) -> set[str]:
     """Names of the head's ports: once the container lists any, KubeRay adds none but metrics."""
     extra = group.value.at("headService", "spec", "ports")
-    return {port["name"].text for ports in (group.container["ports"], extra) for port in ports}
+    return {port["name"].require_known() for ports in (group.container["ports"], extra) for port in ports}
 
 
 @rule(
@@ -58,7 +58,7 @@ def _listed(group: Group) -> set[str]:
     fix="name the ports gcs-server, dashboard and client, or list none",
     source=f"{KUBERAY}/issues/5179",
 )
-def head_ports_unnamed(group: Group, _: Facts) -> Iterator[Hit]:
+def head_ports_unnamed(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Once the container lists a port, KubeRay adds none of its own. It looks for the service's port `dashboard`:
     without it a RayJob fails with `dashboard port is not found`, and links to the dashboard vanish.
     """
@@ -75,7 +75,7 @@ def head_ports_unnamed(group: Group, _: Facts) -> Iterator[Hit]:
     fix="name the GCS port gcs-server",
     source=_SERVICE_GO,
 )
-def head_port_gcs(group: Group, _: Facts) -> Iterator[Hit]:
+def head_port_gcs(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The head's service is headless by default and works without; one with an address of its own does not let workers
     in.
     """
@@ -83,7 +83,7 @@ def head_port_gcs(group: Group, _: Facts) -> Iterator[Hit]:
         yield Hit(group.container["ports"], "ports, and none named gcs-server", "a port named gcs-server")
 
 
-def _sidecar_ports(group: Group) -> Iterator[tuple[str, Value]]:
+def _sidecar_ports(group: RayGroup) -> Iterator[tuple[str, Value]]:
     for container in list(group.spec["containers"])[1:]:
         for port in container["ports"]:
             yield container["name"].raw or "a sidecar", port["containerPort"]
@@ -97,14 +97,15 @@ def _sidecar_ports(group: Group) -> Iterator[tuple[str, Value]]:
     fix="move the sidecar to another port",
     source="https://github.com/ray-project/ray/issues/55638",
 )
-def reserved_port(group: Group, _: Facts) -> Iterator[Hit]:
+def reserved_port(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """Containers of a pod share its ports: whoever starts second fails with `Address already in use`."""
     taken = {port_of(group, "dashboard-agent-listen-port", 52365): "the dashboard agent"}
     for param, default, names in _HEAD_PORTS if group.is_head else ():
         taken[port_of(group, param, default)] = names[0]
     for name, port in _sidecar_ports(group):
-        if port.integer in taken:
-            yield Hit(port, f"{name} on {port.text}, the port of {taken[port.integer]}", "another port")
+        number = port.known_integer()
+        if number is not None and number in taken:
+            yield Hit(port, f"{name} on {port.raw}, the port of {taken[number]}", "another port")
 
 
 @rule(
@@ -115,9 +116,9 @@ def reserved_port(group: Group, _: Facts) -> Iterator[Hit]:
     fix="move the sidecar, or set metrics-export-port",
     source=f"{SOURCE}/controllers/ray/utils/constant.go",
 )
-def metrics_port(group: Group, _: Facts) -> Iterator[Hit]:
+def metrics_port(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay has Ray export metrics on 8080; where a sidecar holds it, they are lost."""
     metrics = port_of(group, "metrics-export-port", 8080)
     for name, port in _sidecar_ports(group):
-        if port.integer == metrics:
+        if port.known_integer() == metrics:
             yield Hit(port, f"{name} on {metrics}", "another port")

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
-from seatrial.check.rules.jobs import selects
 from seatrial.check.values import Value
 from seatrial.kube.apimachinery import version
 
@@ -27,18 +26,20 @@ def entry(variables: Value, name: str) -> Value | None:
     return next((variable for variable in variables if variable["name"].raw == name), None)
 
 
-def needs_ray(cluster: Cluster, what: str, least: tuple[int, int]) -> Iterator[Hit]:
+def needs_ray(cluster: RayClusterSpec, what: str, least: tuple[int, int]) -> Iterator[Hit]:
     given = cluster.ray_version
-    here = version(given.text)
+    here = version(given.require_known())
     if here is None or here < least:
-        seen = f"{what} with rayVersion {given.text}" if given.text else f"{what} without rayVersion"
+        seen = (
+            f"{what} with rayVersion {given.require_known()}" if given.require_known() else f"{what} without rayVersion"
+        )
         yield Hit(given, seen, f"{least[0]}.{least[1]}.0 or later")
 
 
 def negative(*values: Value) -> Iterator[Hit]:
     for value in values:
-        if value and (value.integer or 0) < 0:
-            yield Hit(value, f"saw {value.text}", "0 or more")
+        if value and (value.known_integer() or 0) < 0:
+            yield Hit(value, f"saw {value.require_known()}", "0 or more")
 
 
 @rule(
@@ -49,14 +50,14 @@ def negative(*values: Value) -> Iterator[Hit]:
     fix="set rayVersion to the image's Ray, or use a newer image",
     source=VALIDATION_GO,
 )
-def auth_ray_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def auth_ray_version(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay goes by rayVersion, not by the image: for authOptions.mode token it wants 2.52.0, for enableK8sTokenAuth
     2.55.0, and refuses the resource otherwise.
     """
     auth = cluster.value["authOptions"]
-    if auth["mode"].text != "token":
+    if auth["mode"].require_known() != "token":
         return
-    if auth["enableK8sTokenAuth"].flag:
+    if auth["enableK8sTokenAuth"].known_flag():
         yield from needs_ray(cluster, "enableK8sTokenAuth", (2, 55))
     else:
         yield from needs_ray(cluster, "authOptions.mode token", (2, 52))
@@ -70,17 +71,17 @@ def auth_ray_version(cluster: Cluster, _: Facts) -> Iterator[Hit]:
     fix="leave enableK8sTokenAuth out, or give a RayCluster mode: token without secretName",
     source=VALIDATION_GO,
 )
-def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def k8s_token_auth(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses it without mode: token, beside secretName, and in a RayJob or RayService."""
     auth, kind = cluster.value["authOptions"], cluster.manifest.kind
     asked, secret, mode = auth["enableK8sTokenAuth"], auth["secretName"], auth["mode"]
-    if not asked.flag:
+    if not asked.known_flag():
         return
     if kind != "RayCluster":
         yield Hit(asked, f"true in a {kind}", "false")
-    if mode.text != "token":
-        yield Hit(mode if mode else asked, f"true, and mode is {mode.text or 'not set'}", "mode: token")
-    elif secret.text:
+    if mode.require_known() != "token":
+        yield Hit(mode if mode else asked, f"true, and mode is {mode.require_known() or 'not set'}", "mode: token")
+    elif secret.require_known():
         yield Hit(secret, "secretName beside enableK8sTokenAuth", "one of the two")
 
 
@@ -94,11 +95,11 @@ def k8s_token_auth(cluster: Cluster, _: Facts) -> Iterator[Hit]:
 )
 def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """It is for a RayCluster of its own: KubeRay makes the cluster of a RayJob or RayService and then refuses it."""
-    if manifest.kind == "RayCluster" or manifest.cluster is None or selects(manifest):
+    if manifest.kind == "RayCluster" or manifest.cluster is None or manifest.selects_cluster:
         return
     kind = manifest.cluster.value.at("upgradeStrategy", "type")
     if kind:
-        yield Hit(kind, f"{kind.text} inside a {manifest.kind}", "left out")
+        yield Hit(kind, f"{kind.require_known()} inside a {manifest.kind}", "left out")
 
 
 @rule(
@@ -110,7 +111,7 @@ def upgrade_nested(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     source=VALIDATION_GO,
     needs=("kuberay",),
 )
-def gcs_conflict(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def gcs_conflict(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """KubeRay refuses old annotations, variables and rayStartParams for Redis beside gcsFaultToleranceOptions, and a
     Redis address or user's name on the head without it.
     """
@@ -123,13 +124,13 @@ def gcs_conflict(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
         if found := entry(env, name):
             yield Hit(found["name"], f"sets {name} on the head", f"gcsFaultToleranceOptions.{_option(name)}")
     for name in ("redis-username", *(("redis-password",) if options else ())):
-        if cluster.head.params[name].text:
+        if cluster.head.params[name].require_known():
             yield Hit(cluster.head.params[name], f"{name} in rayStartParams", "gcsFaultToleranceOptions alone")
     for value in (enabled, annotations["ray.io/external-storage-namespace"]) if options else ():
-        if value.text:
+        if value.require_known():
             yield Hit(value, f"{value.path[-1]} beside gcsFaultToleranceOptions", "gcsFaultToleranceOptions alone")
     address = None if options else entry(env, "RAY_REDIS_ADDRESS")
-    if address and enabled.text.lower() != "true":
+    if address and enabled.require_known().lower() != "true":
         yield Hit(address["name"], "RAY_REDIS_ADDRESS without gcsFaultToleranceOptions", "redisAddress in it")
 
 
@@ -145,20 +146,20 @@ def _option(variable: str) -> str:
     fix="keep the options of one backend",
     source=VALIDATION_GO,
 )
-def gcs_backend(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def gcs_backend(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """KubeRay refuses Redis' options with backend rocksdb, `storage` without it, a claim beside what a new claim would
     have, and a variable or volume that it sets for rocksdb.
     """
     options, head = cluster.value["gcsFaultToleranceOptions"], cluster.head
     storage = options["storage"]
-    if options["backend"].text != "rocksdb":
+    if options["backend"].require_known() != "rocksdb":
         if storage:
             yield Hit(storage, "storage with backend redis", "backend: rocksdb")
         return
     for key in ("redisAddress", "redisUsername", "redisPassword", "externalStorageNamespace"):
-        if options[key] and (not options[key].scalar or options[key].text):
+        if options[key] and (not options[key].scalar or options[key].require_known()):
             yield Hit(options[key], f"{key} with backend rocksdb", "left out")
-    for key in ("size", "storageClassName", "accessModes") if storage["claimName"].text else ():
+    for key in ("size", "storageClassName", "accessModes") if storage["claimName"].require_known() else ():
         if storage[key] and (key != "accessModes" or list(storage[key])):
             yield Hit(storage[key], f"{key} beside claimName", "one of the two")
     yield from _own_variables((head.container["env"],), ("RAY_gcs_storage", "RAY_gcs_storage_path"))
@@ -186,13 +187,13 @@ def _own_mounts(places: Iterable[Value], name: str, path: str) -> Iterator[Hit]:
     fix=f"use {LABEL_FORM}",
     source=f"{K8S_DOCS}/concepts/overview/working-with-objects/labels/#syntax-and-character-set",
 )
-def group_labels(group: Group, _: Facts) -> Iterator[Hit]:
+def group_labels(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay hands a group's labels to Ray, and refuses those that are no Kubernetes labels (since 1.5)."""
     for key, value in group.value["labels"].items():
         if not is_label_key(key):
             yield Hit(value, f"key {key}", "a Kubernetes label's key")
-        if value.scalar and not is_label_value(value.text):
-            yield Hit(value, f"saw {value.text}", "a Kubernetes label's value")
+        if value.scalar and not is_label_value(value.require_known()):
+            yield Hit(value, f"saw {value.require_known()}", "a Kubernetes label's value")
 
 
 @rule(
@@ -207,8 +208,8 @@ def service_name(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     """KubeRay names it itself, as it changes with the cluster, and refuses the RayService."""
     if manifest.is_service and manifest.cluster:
         name = manifest.cluster.head.value.at("headService", "metadata", "name")
-        if name.text:
-            yield Hit(name, f"saw {name.text}", "left out")
+        if name.require_known():
+            yield Hit(name, f"saw {name.require_known()}", "left out")
 
 
 @rule(
@@ -229,9 +230,9 @@ def service_upgrade(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     yield from negative(manifest.spec["rayClusterDeletionDelaySeconds"])
     strategy = manifest.spec["upgradeStrategy"]
     kind = strategy["type"]
-    if kind and kind.text not in _UPGRADES:
-        yield Hit(kind, f"saw {kind.text}", " or ".join(_UPGRADES))
-    elif kind.text == _INCREMENTAL and facts.since_kuberay(1, 7):
+    if kind and kind.require_known() not in _UPGRADES:
+        yield Hit(kind, f"saw {kind.require_known()}", " or ".join(_UPGRADES))
+    elif kind.require_known() == _INCREMENTAL and facts.since_kuberay(1, 7):
         if manifest.cluster and not manifest.cluster.autoscaling:
             yield Hit(kind, f"{_INCREMENTAL} without the autoscaler", "enableInTreeAutoscaling: true")
         yield from _upgrade_numbers(strategy["clusterUpgradeOptions"])
@@ -243,14 +244,17 @@ def _upgrade_numbers(options: Value) -> Iterator[Hit]:
         yield Hit(options, f"{_INCREMENTAL} without clusterUpgradeOptions", "clusterUpgradeOptions")
         return
     for value in (surge, step):
-        if value.integer is not None and not 0 <= value.integer <= 100:
-            yield Hit(value, f"saw {value.text}", "0 to 100")
-    most = 100 if surge.integer is None else surge.integer
-    if step.integer is not None and most < step.integer <= 100:
-        yield Hit(step, f"{step.text}, above maxSurgePercent {most}", f"at most {most}")
-    if pause.integer is not None and pause.integer <= 0:
-        yield Hit(pause, f"saw {pause.text}", "1 or more")
-    if options["gatewayClassName"].given == "":
+        percent = value.known_integer()
+        if percent is not None and not 0 <= percent <= 100:
+            yield Hit(value, f"saw {value.raw}", "0 to 100")
+    most, each = surge.known_integer(), step.known_integer()
+    most = 100 if most is None else most
+    if each is not None and most < each <= 100:
+        yield Hit(step, f"{step.raw}, above maxSurgePercent {most}", f"at most {most}")
+    seconds = pause.known_integer()
+    if seconds is not None and seconds <= 0:
+        yield Hit(pause, f"saw {pause.raw}", "1 or more")
+    if options["gatewayClassName"].known_or_none() == "":
         yield Hit(options["gatewayClassName"], "empty", "the name of a GatewayClass")
 
 
@@ -268,9 +272,9 @@ def initializing_timeout(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     if not manifest.is_service or not facts.since_kuberay(1, 5):
         return
     given = manifest.metadata.at("annotations", _TIMEOUT)
-    positive = given.text[:1] != "-" and re.search("[1-9]", given.text)
-    if given.text and not (positive and _DURATION.fullmatch(given.text)):
-        yield Hit(given, f"saw {given.text}", "a positive duration such as 30m, or seconds")
+    positive = given.require_known()[:1] != "-" and re.search("[1-9]", given.require_known())
+    if given.require_known() and not (positive and _DURATION.fullmatch(given.require_known())):
+        yield Hit(given, f"saw {given.require_known()}", "a positive duration such as 30m, or seconds")
 
 
 @rule(

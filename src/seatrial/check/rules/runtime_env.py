@@ -237,5 +237,5 @@ def secret(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if any(_PASSWORD_IN_URL.search(value.raw) for value in _scalars(environment)):
         yield Hit(written(manifest), "a password in a URL", "a URL without it")
     for name, value in environment["env_vars"].items():
-        if _SECRET.search(name.upper()) and not _NO_SECRET.search(name.upper()) and len(value.text) >= 8:
+        if _SECRET.search(name.upper()) and not _NO_SECRET.search(name.upper()) and len(value.require_known()) >= 8:
             yield Hit(written(manifest), f"env_vars.{name} has a value", "secretKeyRef in the containers' env")

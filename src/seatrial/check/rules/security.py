@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, K8S_DOCS, Facts, Hit, Severity, rule
 from seatrial.check.values import Value
@@ -57,7 +57,7 @@ _KUBERNETES_REFERENCE = re.compile(r"\$\([A-Za-z_]\w*\)")  # filled in by the ku
     fix="keep ClusterIP and use `kubectl port-forward`, or set authOptions.mode: token",
     source=_RAY_SECURITY,
 )
-def dashboard_public(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def dashboard_public(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Whoever reaches ports 8265 or 10001 runs any code in the cluster: Ray asks nobody who they are (CVE-2023-48022,
     ShadowRay).
     """
@@ -72,12 +72,15 @@ def dashboard_public(cluster: Cluster, _: Facts) -> Iterator[Hit]:
         yield from hits
 
 
-def _authenticated(cluster: Cluster) -> bool:
+def _authenticated(cluster: RayClusterSpec) -> bool:
     """Whether Ray asks for a token: by KubeRay's option, or by the variable where someone set it by hand."""
-    return "token" in (cluster.value.at("authOptions", "mode").text, cluster.head.variable("RAY_AUTH_MODE").text)
+    return "token" in (
+        cluster.value.at("authOptions", "mode").require_known(),
+        cluster.head.variable("RAY_AUTH_MODE").require_known(),
+    )
 
 
-def _own_services(cluster: Cluster) -> Iterator[Hit]:
+def _own_services(cluster: RayClusterSpec) -> Iterator[Hit]:
     head = cluster.head.value
     given, extra = head["headService"], cluster.value["headServiceAnnotations"]
     for kind in (head["serviceType"], given.at("spec", "type")):
@@ -88,7 +91,7 @@ def _own_services(cluster: Cluster) -> Iterator[Hit]:
         yield from _open(head["enableIngress"], "an Ingress for the dashboard", _annotations(cluster.manifest.root))
 
 
-def _by_ingress(cluster: Cluster, ingress: Value) -> Iterator[Hit]:
+def _by_ingress(cluster: RayClusterSpec, ingress: Value) -> Iterator[Hit]:
     notes, spec = _annotations(ingress), ingress["spec"]
     alb = "alb" in spec["ingressClassName"].raw + notes.get("kubernetes.io/ingress.class", "")  # internal by default
     paths = [path["backend"] for entry in spec["rules"] for path in entry.at("http", "paths")]
@@ -110,7 +113,7 @@ def _by_service(service: Value) -> Iterator[Hit]:
             yield from _open(kind, seen, _annotations(service), inside)
 
 
-def _leads(service: str, port: Value, cluster: Cluster) -> bool:
+def _leads(service: str, port: Value, cluster: RayClusterSpec) -> bool:
     """Whether a backend is this cluster's head; a name such as `dashboard` alone may be anyone's."""
     head = service.endswith("-head-svc")
     own = head and service.startswith(cluster.manifest.metadata["name"].raw)
@@ -146,9 +149,9 @@ def _guards(key: str, text: str) -> bool:
     source=_TOKEN_AUTH,
     needs=("kuberay",),
 )
-def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def ray_auth_off(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Any pod that reaches the head can submit jobs. Ray 2.52 and later can ask for a token."""
-    if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.text) or (0,)) < (2, 52):
+    if (version(facts.kuberay) or (0,)) < (1, 5) or (version(cluster.ray_version.require_known()) or (0,)) < (2, 52):
         return
     if not _authenticated(cluster):
         mode = cluster.value.at("authOptions", "mode")
@@ -163,13 +166,13 @@ def ray_auth_off(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     fix="use Ray 2.54 or later",
     source="https://nvd.nist.gov/vuln/detail/CVE-2026-27482",
 )
-def ray_version_cve(cluster: Cluster, _: Facts) -> Iterator[Hit]:
+def ray_version_cve(cluster: RayClusterSpec, _: Facts) -> Iterator[Hit]:
     """Below 2.52 a web page that a developer has open can run code by the job API (CVE-2025-62593), below 2.54 it can
     delete jobs (CVE-2026-27482).
     """
     known = image(cluster.head.image.raw)
     value = cluster.head.image if known is not None and known.ray else cluster.ray_version
-    here = known.ray if known is not None and known.ray else value.text
+    here = known.ray if known is not None and known.ray else value.require_known()
     for below, cve in _CVES:
         if (version(here) or below) < below:
             yield Hit(value, f"Ray {here}: {cve}", "2.54 or later")
@@ -244,14 +247,14 @@ def aws_keys(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="remove it; for EFA on nodes that limit memlock add capability IPC_LOCK",
     source=_STANDARDS,
 )
-def privileged(group: Group, _: Facts) -> Iterator[Hit]:
+def privileged(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """It sees all devices of the node and can leave the container; the baseline Pod Security Standard refuses it. EFA
     and GPUs do not need it.
     """
     for section in ("containers", "initContainers"):
         for container in group.spec[section]:
             value = container.at("securityContext", "privileged")
-            if value.flag:
+            if value.known_flag():
                 yield Hit(value, f"privileged {container['name'].raw}", "false")
 
 
@@ -284,12 +287,12 @@ def trust_remote_code(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     fix="remove hostPID and hostIPC",
     source=_STANDARDS,
 )
-def host_pid_ipc(group: Group, _: Facts) -> Iterator[Hit]:
+def host_pid_ipc(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """The pod sees and can signal what runs beside it on the node; the baseline Pod Security Standard refuses it. An
     emptyDir at /dev/shm does what NCCL needs.
     """
     for key in ("hostPID", "hostIPC"):
-        if group.spec[key].flag:
+        if group.spec[key].known_flag():
             yield Hit(group.spec[key], f"{key} true on the {group.title}", "false")
 
 
@@ -301,7 +304,7 @@ def host_pid_ipc(group: Group, _: Facts) -> Iterator[Hit]:
     fix="run as another user where mounts allow it, or set the namespace's policy",
     source=_STANDARDS,
 )
-def run_as_root(group: Group, _: Facts) -> Iterator[Hit]:
+def run_as_root(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """A namespace with the restricted Pod Security Standard refuses them. AWS's images run as root unless told
     otherwise.
     """
@@ -318,7 +321,7 @@ def run_as_root(group: Group, _: Facts) -> Iterator[Hit]:
     fix="do not open port 22",
     source=f"{DLC}/blob/e0ecedea6a1c56d6b5914f9cfb2fec5c548e67e0/scripts/docker/common/install_efa_amzn2023.sh",
 )
-def ssh_keys(group: Group, _: Facts) -> Iterator[Hit]:
+def ssh_keys(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """AWS's training images carry one root key pair for each build, the same for everyone who pulls it. Ray does not
     need SSH.
     """

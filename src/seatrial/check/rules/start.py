@@ -11,7 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from seatrial.check.manifest import Group
+from seatrial.check.manifest import RayGroup
 from seatrial.check.operator import FLAGS_WITH_VALUE
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import POD_GO, SOURCE, Facts, Hit, Severity, rule
@@ -46,7 +46,7 @@ def table() -> dict[str, Any]:
     fix="correct the name; options are written with dashes",
     source=_CLI,
 )
-def option_unknown(group: Group, _: Facts) -> Iterator[Hit]:
+def option_unknown(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay writes each of rayStartParams into the command line as it stands: `ray start` ends with `No such option`,
     and the pod starts again and again.
     """
@@ -66,7 +66,7 @@ def option_unknown(group: Group, _: Facts) -> Iterator[Hit]:
         yield Hit(value, f"`ray start` has no --{clean(name)}", expected, severity)
 
 
-def _another(group: Group) -> bool:
+def _another(group: RayGroup) -> bool:
     """Whether the cluster's Ray is Ray 1, or of a later minor release than the table, or not known."""
     given = group.cluster.ray_version
     here, known = version(given.raw), version(table()["ray"])
@@ -86,7 +86,7 @@ def _drops(name: str, value: Value) -> bool:
     fix="write what the option takes",
     source=POD_GO,
 )
-def option_value(group: Group, _: Facts) -> Iterator[Hit]:
+def option_value(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """`ray start` ends with `Invalid value`, and the pod starts again and again. It takes bytes as a whole number, no
     Kubernetes quantity; KubeRay turns the text true into a switch without a value.
     """
@@ -138,7 +138,7 @@ def _instead(kind: str | list[str], value: Value) -> str:
     fix="leave include-dashboard and dashboard-host out: KubeRay sets 0.0.0.0",
     source=f"{SOURCE}/controllers/ray/rayjob_controller.go",
 )
-def dashboard_unreachable(group: Group, _: Facts) -> Iterator[Hit]:
+def dashboard_unreachable(group: RayGroup, _: Facts) -> Iterator[Hit]:
     """KubeRay submits jobs, deploys Serve applications and asks for their state at the head's port 8265, from another
     pod. Without the dashboard, or with one that listens on the pod's own loopback, it never gets an answer.
     """

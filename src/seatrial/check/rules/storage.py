@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Group, Manifest, Mount
+from seatrial.check.manifest import Manifest, Mount, RayClusterSpec, RayGroup
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC_EKS, K8S_DOCS, KUBERAY, Facts, Hit, rule
 from seatrial.check.values import CannotTell, Value, plain
@@ -18,11 +18,6 @@ _NO_STORAGE = ("secrets-store.csi.k8s.io", "csi.cert-manager.io", "csi.spiffe.io
 _BLOCK = ("ebs", "gp2", "gp3", "io1", "io2")  # parts of names of storage classes of disks
 _OF_THE_NODE = ("/dev", "/sys", "/proc", "/run", "/var/run", "/etc", "/lib", "/usr")
 _AWS_IDENTITY = re.compile("AWS_(ACCESS_KEY|ROLE_ARN|WEB_IDENTITY|PROFILE|SHARED_CREDENTIALS|CONTAINER_CREDENTIALS)")
-
-
-def gang(cluster: Cluster) -> list[Group]:
-    """The worker groups that train: those with accelerators. None for a RayService, which serves."""
-    return [] if cluster.manifest.is_service else [group for group in cluster.trains if not group.is_head]
 
 
 def below(path: str, folders: tuple[str, ...]) -> bool:
@@ -47,7 +42,7 @@ def _maybe_shared(mount: Mount) -> tuple[str, str] | None:
     return ("hostPath", node) if node and not below(node, _OF_THE_NODE) else identity(mount)
 
 
-def settled(*groups: Group, paths_only: bool = False) -> None:
+def settled(*groups: RayGroup, paths_only: bool = False) -> None:
     """Raises CannotTell if mounts of the groups, or volumes that may be shared, have placeholders."""
     for group in groups:
         volumes = [v for v in group.spec["volumes"] if not paths_only and not any(v[kind] for kind in _OF_THE_POD)]
@@ -62,7 +57,7 @@ def _folder(facts: Facts) -> str:
     return "" if "://" in path else path
 
 
-def titles(groups: list[Group]) -> str:
+def titles(groups: list[RayGroup]) -> str:
     return ", ".join(group.title for group in groups)
 
 
@@ -74,11 +69,11 @@ def titles(groups: list[Group]) -> str:
     fix="mount one FSx or EFS claim on head and workers, or use an s3:// path",
     source=_RAY_STORAGE,
 )
-def no_shared_storage(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def no_shared_storage(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Ray Train writes checkpoints below one storage path that every node must reach: `Unable to set up cluster
     storage`. Without a shared volume only cloud storage such as s3:// will do.
     """
-    training = [] if facts.asked else gang(cluster)  # with a trial, storage-path-local knows the path
+    training = [] if facts.asked else cluster.gang  # with a trial, storage-path-local knows the path
     common = {_maybe_shared(mount) for mount in cluster.head.mounts} - {None}
     for group in training:
         common &= {_maybe_shared(mount) for mount in group.mounts}
@@ -97,11 +92,11 @@ def no_shared_storage(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source=_RAY_STORAGE,
     needs=("trial",),
 )
-def storage_path_local(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def storage_path_local(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Each pod has a folder of that name for itself: Ray Train fails with `Unable to set up cluster storage`, or
     checkpoints go with their pods.
     """
-    path, training = _folder(facts), gang(cluster)
+    path, training = _folder(facts), cluster.gang
     groups = (cluster.head, *training) if path and training else ()
     local = [g for g in groups if not ((mount := g.holding(path)) and _maybe_shared(mount))]
     if local:
@@ -118,14 +113,14 @@ def storage_path_local(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     fix="mount the same claim at the same path on head and workers",
     source=DLC_EKS,
 )
-def storage_mount_differs(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def storage_mount_differs(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """The driver looks for checkpoints where the workers did not write them."""
     path = _folder(facts)
-    for group in gang(cluster):
+    for group in cluster.gang:
         yield from _moved(cluster.head, group) if facts.asked is None else _differs_at(cluster.head, group, path)
 
 
-def _differs_at(head: Group, group: Group, path: str) -> Iterator[Hit]:
+def _differs_at(head: RayGroup, group: RayGroup, path: str) -> Iterator[Hit]:
     one, other = head.holding(path), group.holding(path)
     if one and other and identity(one) and identity(other) and _at(one, path) != _at(other, path):
         settled(head, group)
@@ -134,7 +129,7 @@ def _differs_at(head: Group, group: Group, path: str) -> Iterator[Hit]:
         yield Hit(other.value, seen, "the same volume and folder")
 
 
-def _moved(head: Group, group: Group) -> Iterator[Hit]:
+def _moved(head: RayGroup, group: RayGroup) -> Iterator[Hit]:
     """Without a trial: one volume at two paths, or one path with two volumes."""
     at_head = {identity(mount): mount for mount in head.mounts}
     right = {identity(m) for m in group.mounts if (t := head.holding(m.path)) and _at(t, m.path) == _at(m, m.path)}
@@ -175,7 +170,7 @@ def _document(mount: Mount, manifest: Manifest, facts: Facts) -> Value | None:
     fix="use a ReadWriteMany claim: FSx for Lustre or EFS",
     source=f"{K8S_DOCS}/concepts/storage/persistent-volumes/#access-modes",
 )
-def pvc_rwo(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def pvc_rwo(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """A ReadWriteOnce volume is attached to one node, a ReadWriteOncePod one to one pod: the others stay Pending with
     `Multi-Attach error`.
     """
@@ -192,7 +187,7 @@ def pvc_rwo(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
 
 
 def _modes(claim: Value) -> set[str]:
-    return {mode.text for mode in claim.at("spec", "accessModes")}
+    return {mode.require_known() for mode in claim.at("spec", "accessModes")}
 
 
 @rule(
@@ -204,14 +199,14 @@ def _modes(claim: Value) -> set[str]:
     source=_RAY_STORAGE,
     needs=("trial",),
 )
-def pvc_readonly(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def pvc_readonly(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Checkpoints cannot be written."""
-    path, training = _folder(facts), gang(cluster)
+    path, training = _folder(facts), cluster.gang
     for group in (cluster.head, *training) if path and training else ():
         if not (mount := group.holding(path)):
             continue
         claim = _document(mount, cluster.manifest, facts)
-        if mount.read_only or mount.volume.at("persistentVolumeClaim", "readOnly").flag:
+        if mount.read_only or mount.volume.at("persistentVolumeClaim", "readOnly").known_flag():
             yield Hit(mount.value, f"{path} is read-only on the {group.title}", "a mount that can be written")
         elif claim and _modes(claim) == {"ReadOnlyMany"}:
             yield Hit(mount.claim, f"claim {mount.claim.raw} is ReadOnlyMany", "ReadWriteMany")
@@ -226,12 +221,12 @@ def pvc_readonly(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
     source="https://github.com/awslabs/mountpoint-s3/blob/main/doc/SEMANTICS.md",
     needs=("trial",),
 )
-def mountpoint_s3(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def mountpoint_s3(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Mountpoint cannot rename, append or write in the middle of a file, and deletes or overwrites only if told to:
     torch's distributed checkpoints rename a file at their end, and old checkpoints stay.
     """
     path = _folder(facts)
-    for group in gang(cluster):
+    for group in cluster.gang:
         mount = group.holding(path) if path else None
         if mount and _driver(mount, cluster.manifest, facts) == "s3.csi.aws.com":
             yield Hit(mount.value, f"{path} is an S3 bucket on the {group.title}", "an s3:// path, or FSx")
@@ -258,7 +253,7 @@ def _driver(mount: Mount, manifest: Manifest, facts: Facts) -> str:
     fix="set serviceAccountName on head and workers, to one with a role",
     source=f"{KUBERAY}/issues/956",
 )
-def s3_no_identity(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
+def s3_no_identity(cluster: RayClusterSpec, facts: Facts) -> Iterator[Hit]:
     """Without a service account that has a role (IRSA or Pod Identity) pods depend on the node's role, which they often
     cannot reach: AccessDenied or NoCredentials.
     """
@@ -270,6 +265,6 @@ def s3_no_identity(cluster: Cluster, facts: Facts) -> Iterator[Hit]:
         yield Hit(without[0].spec["serviceAccountName"], seen, "one with a role", None if asked else "info")
 
 
-def _has_identity(group: Group) -> bool:
+def _has_identity(group: RayGroup) -> bool:
     account = group.spec["serviceAccountName"] or group.spec["serviceAccount"]
     return bool(account or group.container["envFrom"]) or any(_AWS_IDENTITY.match(name) for name in group.env)

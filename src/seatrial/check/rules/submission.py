@@ -63,8 +63,8 @@ def sidecar_limits(manifest: Manifest, _: Facts) -> Iterator[Hit]:
         if manifest.spec[key]:
             yield Hit(manifest.spec[key], f"{key} beside SidecarMode", "no such field")
     policy = manifest.cluster.head.spec["restartPolicy"] if manifest.cluster else None
-    if policy and policy.text != "Never":
-        yield Hit(policy, f"saw {policy.text}", "Never")
+    if policy and policy.require_known() != "Never":
+        yield Hit(policy, f"saw {policy.require_known()}", "Never")
 
 
 @rule(
@@ -82,8 +82,8 @@ def interactive(manifest: Manifest, facts: Facts) -> Iterator[Hit]:
     if manifest.submission_mode != "InteractiveMode":
         return
     limit = manifest.spec["backoffLimit"]
-    if limit and (limit.integer or 0) > 0 and facts.since_kuberay(1, 4):
-        yield Hit(limit, f"backoffLimit {limit.text} in InteractiveMode", "0", "error")
+    if limit and (limit.known_integer() or 0) > 0 and facts.since_kuberay(1, 4):
+        yield Hit(limit, f"backoffLimit {limit.require_known()} in InteractiveMode", "0", "error")
     if not manifest.spec["jobId"]:
         yield Hit(manifest.spec["submissionMode"], "InteractiveMode without jobId", "someone who submits the job")
 
@@ -103,8 +103,10 @@ def submitter_restart(manifest: Manifest, _: Facts) -> Iterator[Hit]:
     if not manifest.submitter or manifest.submission_mode != "K8sJobMode":
         return
     policy = manifest.submitter.spec["restartPolicy"]
-    if policy.text not in ("Never", "OnFailure"):
-        yield Hit(policy, f"saw {policy.text}" if policy.text else "not set, which is Always", "Never")
+    if policy.require_known() not in ("Never", "OnFailure"):
+        yield Hit(
+            policy, f"saw {policy.require_known()}" if policy.require_known() else "not set, which is Always", "Never"
+        )
 
 
 @rule(

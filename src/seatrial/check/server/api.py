@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.check.manifest import Cluster, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec
 from seatrial.check.rule import K8S_DOCS, KUBERAY, RULES, SOURCE, Facts, Hit
 from seatrial.check.rules.api import gated
 from seatrial.check.server.interview import Interview, NotAnswered
@@ -173,7 +173,7 @@ def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     fix="turn the gate on with the operator's --feature-gates, or leave the field out",
     source=f"{SOURCE}/pkg/features/features.go",
 )
-def gate_off(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+def gate_off(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     """The operator refuses the resource (InvalidRayClusterSpec) and starts nothing."""
     for value, gate in gated(cluster):
         if not gate_on(gate, asked, value):

@@ -6,7 +6,7 @@ from seatrial.check.command import Checked, Settings
 from seatrial.check.manifest import Manifest
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
-from seatrial.check.runner import Finding, Outcome, finding_of, note_untold
+from seatrial.check.runner import CheckResult, RuleFinding, finding_of, note_untold
 from seatrial.check.server.interview import Cluster, Interview, NotAnswered
 from seatrial.check.server.rule import CHECKS
 from seatrial.check.suppression import Suppressions
@@ -41,7 +41,7 @@ def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings 
     if checked.input is None:
         raise ValueError("what was read is not kept: Settings(server=True)")
     asked = Interview(cluster or connect(option="--server"), checked.input)
-    rules, outcome, settled = _rules(settings), Outcome(), set(CHECKS)
+    rules, outcome, settled = _rules(settings), CheckResult(), set(CHECKS)
     for manifest in checked.input.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)
     if settings:
@@ -60,7 +60,7 @@ def _rules(settings: Settings | None) -> list[Rule]:
     return [RULES[name] for name in CHECKS if name in chosen]
 
 
-def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome: Outcome) -> set[str]:
+def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome: CheckResult) -> set[str]:
     """Adds what comes of one resource. The rules that could not be settled for it."""
     suppressions, every, open_ = Suppressions(manifest), list(subjects(manifest)), set[str]()
     for rule in rules:
@@ -89,15 +89,15 @@ def _compare_release(asked: Interview, settings: Settings) -> None:
         asked.note(f"the cluster runs KubeRay {running}, {others}")
 
 
-def _merged(before: Outcome, after: Outcome, replaced: set[str]) -> Outcome:
+def _merged(before: CheckResult, after: CheckResult, replaced: set[str]) -> CheckResult:
     """Both together, without what the cluster disproved or only repeats."""
     kept = [finding for finding in before.findings if finding.rule not in replaced]
     wrong = {_place(f) for f in kept if f.rule in _STRUCTURE and not f.suppressed}
     new = [f for f in after.findings if f.rule not in _REPEATS or _place(f) not in wrong]
-    found: dict[tuple[str, int, int, str, str], Finding] = {}
+    found: dict[tuple[str, int, int, str, str], RuleFinding] = {}
     for finding in [*kept, *new]:  # an alias, or a claim of two resources, shows one value in several places
         found.setdefault((*_place(finding), finding.rule, finding.seen), finding)
-    return Outcome(
+    return CheckResult(
         findings=sorted(found.values()),
         cannot_tell=sorted(dict.fromkeys([*before.cannot_tell, *after.cannot_tell])),
         problems=[*before.problems, *after.problems],
@@ -106,5 +106,5 @@ def _merged(before: Outcome, after: Outcome, replaced: set[str]) -> Outcome:
     )
 
 
-def _place(finding: Finding) -> tuple[str, int, int]:
+def _place(finding: RuleFinding) -> tuple[str, int, int]:
     return finding.path, finding.line, finding.column

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from seatrial.check.manifest import Group, Pod
+from seatrial.check.manifest import PodTemplate, RayGroup
 from seatrial.check.values import CannotTell, Value, plain, shown
 from seatrial.kube.apimachinery import quantity
 from seatrial.kube.nodes import Node, Taint
@@ -32,9 +32,9 @@ class Demand:
     volumes: tuple[tuple[Mapping[str, Any], ...], ...] = ()  # terms of each bound volume that has some
 
 
-def demand(pod: Pod, volumes: Iterable[tuple[Mapping[str, Any], ...]] = ()) -> Demand:
+def demand(pod: PodTemplate, volumes: Iterable[tuple[Mapping[str, Any], ...]] = ()) -> Demand:
     """Raises CannotTell for a placeholder in any of it."""
-    labels = {key: value.text for key, value in pod.spec["nodeSelector"].items()}
+    labels = {key: value.require_known() for key, value in pod.spec["nodeSelector"].items()}
     affinity = pod.spec.at(*_AFFINITY[:3])
     terms = _maps(plain(certain(affinity["nodeSelectorTerms"]))) if affinity else None
     tolerations = _maps(plain(certain(pod.spec["tolerations"])))
@@ -55,35 +55,37 @@ def certain(value: Value) -> Value:
     return value
 
 
-def requests(pod: Pod) -> dict[str, Fraction]:
+def requests(pod: PodTemplate) -> dict[str, Fraction]:
     """What the pod reserves, without zeros. Raises CannotTell for a placeholder."""
     total, largest = dict[str, Fraction](), dict[str, Fraction]()
     for container in pod.spec["initContainers"]:
         own = _of(container)
-        if container["restartPolicy"].text == "Always":  # a sidecar
+        if container["restartPolicy"].require_known() == "Always":  # a sidecar
             total = _sum(total, own)
         else:
             largest = _largest(largest, _sum(total, own))
     for container in pod.spec["containers"]:
         total = _sum(total, _of(container))
-    if isinstance(pod, Group) and pod.is_head and pod.cluster.autoscaling:
+    if isinstance(pod, RayGroup) and pod.is_head and pod.cluster.autoscaling:
         given = pod.cluster.value.at("autoscalerOptions", "resources")
         total = _sum(total, _of(pod.cluster.value["autoscalerOptions"]) if given else _AUTOSCALER)
     return {key: amount for key, amount in _largest(total, largest).items() if amount}
 
 
-def limits(pod: Pod) -> dict[str, Fraction]:
+def limits(pod: PodTemplate) -> dict[str, Fraction]:
     """The limits of the pod's containers together. Raises CannotTell for a placeholder."""
     total: dict[str, Fraction] = {}
     for container in pod.spec["containers"]:
-        total = _sum(total, {key: v.quantity or Fraction(0) for key, v in container.at("resources", "limits").items()})
+        total = _sum(
+            total, {key: v.known_quantity() or Fraction(0) for key, v in container.at("resources", "limits").items()}
+        )
     return total
 
 
 def _of(container: Value) -> dict[str, Fraction]:
     """Requests of a container; a limit without one is one."""
     given = dict(container.at("resources", "limits").items()) | dict(container.at("resources", "requests").items())
-    return {key: value.quantity or Fraction(0) for key, value in given.items()}
+    return {key: value.known_quantity() or Fraction(0) for key, value in given.items()}
 
 
 def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:

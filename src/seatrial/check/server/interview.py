@@ -98,7 +98,7 @@ class Interview:
 
     def namespace(self, manifest: Manifest) -> str:
         """Where a resource goes. Raises CannotTell for a placeholder."""
-        return manifest.metadata["namespace"].text or self.cluster.namespace
+        return manifest.metadata["namespace"].require_known() or self.cluster.namespace
 
     def brings(self, kind: str, namespace: str, name: str) -> Value | None:
         """A resource that is not in the cluster but in the input."""
@@ -121,7 +121,8 @@ class Interview:
     def dry_run(self, manifest: Manifest) -> Accepted | Rejected:
         """Placeholders go along as text. Raises CannotTell for one in the name or namespace."""
         document, namespace = plain(manifest.root), self.namespace(manifest)
-        title = f"{manifest.kind} {manifest.metadata['name'].text or manifest.metadata['generateName'].text}"
+        name, generated = manifest.metadata["name"], manifest.metadata["generateName"]
+        title = f"{manifest.kind} {name.require_known() or generated.require_known()}"
         note = f"{title} in {manifest.root.file}:{manifest.root.line} was not tried by a server-side dry run"
         if not self._there(namespace):
             self.note(f"{note}: its namespace {namespace} is not there yet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from seatrial.check.manifest import Cluster, Group, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.rule import K8S_DOCS, Hit
 from seatrial.check.server import fit
 from seatrial.check.server.interview import Interview, NotAnswered
@@ -30,14 +30,14 @@ def queue_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     does nothing.
     """
     label, namespace = manifest.kueue, asked.namespace(manifest)
-    if not label or asked.brings("LocalQueue", namespace, label.text):
+    if not label or asked.brings("LocalQueue", namespace, label.require_known()):
         return
     queues = asked.queues(namespace)
     if queues is None:
         yield Hit(label, "a queue, and Kueue is not installed", "Kueue, or no such label", "warning")
-    elif label.text not in {queue.name for queue in queues}:
+    elif label.require_known() not in {queue.name for queue in queues}:
         there = f": it has {', '.join(queue.name for queue in queues[:5])}" if queues else ""
-        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.text}{there}", "one that is there")
+        yield Hit(label, f"namespace {namespace} has no LocalQueue {label.require_known()}{there}", "one that is there")
 
 
 @server_rule(
@@ -52,7 +52,7 @@ def queue_inactive(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     """The LocalQueue or its ClusterQueue is stopped or incomplete: the resource stays suspended."""
     label = manifest.kueue
     for queue in (asked.queues(asked.namespace(manifest)) or ()) if label else ():
-        if queue.name == label.text and queue.inactive:
+        if queue.name == label.require_known() and queue.inactive:
             yield Hit(label, f"LocalQueue {queue.name} is inactive: {queue.inactive}", "an active queue")
 
 
@@ -84,7 +84,7 @@ def quota_too_small(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
                 yield _taken(manifest.cluster, key, amount, quota)
 
 
-def _taken(cluster: Cluster, key: str, amount: Fraction, quota: Quota) -> Hit:
+def _taken(cluster: RayClusterSpec, key: str, amount: Fraction, quota: Quota) -> Hit:
     used = f"{shown(quota.used[key])} of {shown(quota.hard[key])} in use"
     seen = f"{key}: {shown(amount)} in all, quota {quota.name} has {used}"
     return Hit(_largest(cluster, key), seen, f"at most {shown(quota.hard[key] - quota.used[key])} now", "warning")
@@ -99,7 +99,7 @@ def _new(manifest: Manifest, asked: Interview) -> bool:
     return isinstance(verdict, Accepted) and not verdict.exists
 
 
-def _needed(cluster: Cluster) -> dict[str, Fraction]:
+def _needed(cluster: RayClusterSpec) -> dict[str, Fraction]:
     """What all groups ask for, under the keys of quotas. Raises CannotTell."""
     total: dict[str, Fraction] = {}
     for group in cluster.groups:
@@ -108,7 +108,7 @@ def _needed(cluster: Cluster) -> dict[str, Fraction]:
     return total
 
 
-def _of_a_pod(group: Group) -> dict[str, Fraction]:
+def _of_a_pod(group: RayGroup) -> dict[str, Fraction]:
     requests, limits = fit.requests(group), fit.limits(group)
     found = {"pods": Fraction(1)}
     for key, amount in requests.items():
@@ -118,7 +118,7 @@ def _of_a_pod(group: Group) -> dict[str, Fraction]:
     return found | {f"limits.{key}": amount for key, amount in limits.items()}
 
 
-def _largest(cluster: Cluster, key: str) -> Value:
+def _largest(cluster: RayClusterSpec, key: str) -> Value:
     """Where the group that asks for most of it says so."""
     group = max(cluster.groups, key=lambda group: _of_a_pod(group).get(key, Fraction(0)) * group.pods)
     section, _, name = key.partition(".") if key.startswith(("requests.", "limits.")) else ("requests", "", key)

@@ -47,7 +47,7 @@ def sa_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     # KubeRay makes one only for an autoscaling head that names none; `default` is in every namespace.
     namespace = asked.namespace(manifest)
     for value in known_first([pod.spec["serviceAccountName"] for pod in manifest.pods]):
-        name = value.text
+        name = value.require_known()
         if name == "default" or asked.brings("ServiceAccount", namespace, name):
             continue
         if name not in asked.service_accounts(namespace):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from seatrial.check.manifest import Group, accelerators
+from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.operator import overwrites_command
 from seatrial.check.rule import K8S_DOCS, Facts, Hit, Severity
 from seatrial.check.server.fit import FITS, LABELS, TAINTS, Demand, demand, misfit, room
@@ -32,7 +32,7 @@ _LEAST_DRIVER = {13: 580, 12: 525}  # by major version of CUDA; minor version co
     fix="compare with `kubectl describe nodes`",
     source=_SCHEDULING,
 )
-def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
+def no_node_fits(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     """No node is ready, carries the labels, has no taint against the pod and is large enough for it, even with nothing
     else on it: the pod stays Pending. Where something may add nodes it is a warning.
     """
@@ -49,15 +49,15 @@ def no_node_fits(group: Group, asked: Interview) -> Iterator[Hit]:
     yield Hit(_place(group, furthest, wanted, nodes), seen, "a node that would take the pod", severity)
 
 
-def _starts(group: Group) -> bool:
+def _starts(group: RayGroup) -> bool:
     """Whether the group has pods, or a placeholder for their number."""
-    if group.value["suspend"].flag:
+    if group.value["suspend"].known_flag():
         return False
     counts = (group.value["replicas"], group.value["minReplicas"], group.hosts)
     return group.is_head or any(count.unknown for count in counts) or group.pods > 0
 
 
-def _place(group: Group, stage: int, wanted: Demand, nodes: tuple[Node, ...]) -> Value:
+def _place(group: RayGroup, stage: int, wanted: Demand, nodes: tuple[Node, ...]) -> Value:
     """The part of the pod that the nodes which come furthest do not meet."""
     if stage == LABELS:
         return group.spec["nodeSelector"] or group.spec["affinity"]
@@ -78,11 +78,11 @@ def _growth(asked: Interview) -> tuple[Severity | None, str]:
     return ("warning", f"; {names[0]} may add one") if names else (None, "")
 
 
-def _demand(group: Group, asked: Interview) -> Demand:
+def _demand(group: RayGroup, asked: Interview) -> Demand:
     return demand(group, _zones(group, asked))
 
 
-def _zones(group: Group, asked: Interview) -> list[tuple[Mapping[str, Any], ...]]:
+def _zones(group: RayGroup, asked: Interview) -> list[tuple[Mapping[str, Any], ...]]:
     """Where the volumes of the group's claims can be mounted, as far as the cluster says."""
     names = {mount.claim.raw for mount in group.mounts if mount.claim}
     try:
@@ -101,7 +101,7 @@ def _zones(group: Group, asked: Interview) -> list[tuple[Mapping[str, Any], ...]
     fix="ask for fewer or smaller pods, or add nodes",
     source=_SCHEDULING,
 )
-def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
+def too_few_nodes(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     """The nodes that would take them cannot hold all of the group's pods at once, even with nothing else on them. Where
     something may add nodes it is a warning.
     """
@@ -125,11 +125,13 @@ def too_few_nodes(group: Group, asked: Interview) -> Iterator[Hit]:
     fix="install the NVIDIA device plugin or GPU operator, and the EFA device plugin",
     source=_DEVICE_PLUGINS,
 )
-def device_plugin_missing(group: Group, asked: Interview) -> Iterator[Hit]:
+def device_plugin_missing(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     """GPUs and EFA interfaces are known to the scheduler only through a device plugin on the nodes. Where something may
     add nodes it is a warning: node images may bring the plugin.
     """
-    wanted = {key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.quantity}
+    wanted = {
+        key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.known_quantity()
+    }
     for prefix, whose in _PLUGINS.items():
         value = next((value for key, value in wanted.items() if key.startswith(prefix)), None)
         if value is None or not _starts(group) or _offered(prefix, asked) or _announced(whose.lower(), asked):
@@ -157,7 +159,7 @@ def _announced(word: str, asked: Interview) -> bool:
     fix="use nodes with a newer driver, or an image of an older CUDA",
     source=_CUDA,
 )
-def cuda_driver_too_old(group: Group, asked: Interview) -> Iterator[Hit]:
+def cuda_driver_too_old(group: RayGroup, asked: Interview) -> Iterator[Hit]:
     """CUDA 13 needs driver 580 or later, CUDA 12 driver 525; the image's own check does not run under KubeRay.
     `torch.cuda.is_available()` is False and NCCL does not start.
     """

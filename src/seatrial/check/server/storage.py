@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from seatrial.check.manifest import Cluster, Manifest
+from seatrial.check.manifest import Manifest, RayClusterSpec
 from seatrial.check.reading import Document, documents
 from seatrial.check.rule import K8S_DOCS, RULES, Facts, Hit, Severity
 from seatrial.check.server.interview import Interview, NotAnswered
@@ -27,7 +27,7 @@ def _in_the_cluster(manifest: Manifest, asked: Interview) -> Iterator[tuple[Valu
     """Each claim that the resource uses and the input does not bring, None where it is not there."""
     namespace = asked.namespace(manifest)
     for value in claim_names(manifest):
-        name = value.text
+        name = value.require_known()
         if not asked.brings("PersistentVolumeClaim", namespace, name):
             yield value, next((claim for claim in asked.claims(namespace) if claim.name == name), None)
 
@@ -68,7 +68,7 @@ def pvc_not_bound(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
 
 
 @also_asks("pvc-rwo-many-pods")
-def pvc_rwo(cluster: Cluster, asked: Interview) -> Iterator[Hit]:
+def pvc_rwo(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     """The rule of that name, which without a cluster knows only the claims of the input."""
     manifest = cluster.manifest
     claims = {}
@@ -96,7 +96,7 @@ def storage_class_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]
     """Nothing makes a volume for the claim: it stays Pending, and its pods with it."""
     known = asked.storage_classes()
     for wanted in _wanted_classes(manifest, asked):
-        name = wanted.given
+        name = wanted.known_or_none()
         if name is None and not any(one.default for one in known):
             yield Hit(wanted, "no storageClassName, and the cluster has no default one", "a storage class")
         elif name and name not in {one.name for one in known} and not asked.brings("StorageClass", "", name):
