@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -46,6 +45,8 @@ def reason(error: Exception, timeout_s: float) -> Unanswered | None:
 
     The errors are the client's, and urllib3's under them. A failed connection is lost for all further questions.
     """
+    import ssl
+
     from urllib3 import exceptions as u
 
     if isinstance(error, u.ProxyError):
@@ -67,6 +68,8 @@ def reason(error: Exception, timeout_s: float) -> Unanswered | None:
 
 def _tls(error: Exception) -> str:
     """`certificate verify failed: self-signed certificate`."""
+    import ssl
+
     inner = error.args[0] if error.args and isinstance(error.args[0], ssl.SSLError) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {inner.verify_message}"
