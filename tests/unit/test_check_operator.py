@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from seatrial.check.manifest import Manifest, RayClusterSpec
-from seatrial.check.operator import command, head_ports, probes, shared_memory, start_line, version
+from seatrial.check.operator import command, head_ports, probes, shared_memory, start_line
 from seatrial.check.reading import Document, documents
 from seatrial.check.values import CannotTell, Value
+from seatrial.kube.apimachinery import version
 from tests.support.manifests import GONE, HEAD, HEAD_CONTAINER, WORKER, WORKER_CONTAINER, WORKER_POD, changed
 
 pytestmark = pytest.mark.unit

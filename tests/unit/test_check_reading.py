@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from seatrial.check import inputs
 from seatrial.check.reading import MAX_DOCUMENT_BYTES, MAX_NODES, Document, documents, placeholder
-from seatrial.check.values import Value, quantity, whole
+from seatrial.check.values import Value, whole
 from seatrial.errors import InputError
+from seatrial.kube.apimachinery import quantity
 
 pytestmark = pytest.mark.unit
 

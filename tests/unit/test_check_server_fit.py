@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from seatrial.check.manifest import Manifest
 from seatrial.check.reading import Document, documents
-from seatrial.check.server import answers
 from seatrial.check.server.fit import FITS, Demand, demand, limits, misfit, requests, room, tolerated
-from seatrial.check.server.port import Node, Taint
 from seatrial.check.values import Value
+from seatrial.kube.kuberay import Operator
+from seatrial.kube.nodes import Node, Taint
 from tests.support.manifests import GONE, HEAD_POD, WORKER_CONTAINER, WORKER_POD, changed
 
 pytestmark = pytest.mark.unit
@@ -139,7 +139,7 @@ def test_what_deployments_say_of_the_operator() -> None:
     def operator(image: str, *args: str, name: str = "kuberay-operator") -> Any:
         containers = [{"name": "proxy", "image": "envoy:1"}, {"name": name, "image": image, "args": list(args)}]
         spec = {"template": {"spec": {"containers": containers}}}
-        return answers.operator({"metadata": {"namespace": "k"}, "spec": spec})
+        return Operator.of({"metadata": {"namespace": "k"}, "spec": spec})
 
     assert operator("quay.io/kuberay/operator:v1.6.1").version == "1.6.1"
     assert operator("mirror:5000/kuberay/operator@sha256:ab", name="x").version == ""

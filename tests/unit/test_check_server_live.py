@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from seatrial.check.command import Settings, run
-from seatrial.check.server import ask
-from seatrial.check.server.live import LiveCluster, connect
-from seatrial.check.server.port import Accepted, Rejected, Unanswered
-from seatrial.check.server.transport import Transport
+from seatrial.check.server.asking import ask
 from seatrial.cli.main import main
 from seatrial.errors import InputError
+from seatrial.kube.cluster import LiveCluster
+from seatrial.kube.connect import connect
+from seatrial.kube.dry_run import Accepted, Rejected
+from seatrial.kube.failures import Unanswered
+from seatrial.kube.http import ApiServer
 from tests.support.manifests import changed, resource
 from tests.unit.server_answers.api_server import BREAK_OFF, CHUNKED, DRIP, HANG, Server, serve
 from tests.unit.server_answers.world import (
@@ -275,7 +277,7 @@ def test_a_server_that_speaks_no_tls(server: Server, kubeconfig: Callable[[str],
 
 def test_an_error_of_our_own_is_not_swallowed() -> None:
     with pytest.raises(AttributeError):
-        Transport(object(), 1).request("GET", "/", {})
+        ApiServer(object(), 1).request("GET", "/", {})
 
 
 def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +315,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_the_clean_world_over_http(file: Path, cluster: LiveCluster) -> None:
-    checked = ask(run((file,), Settings(kuberay="1.7")), (file,), cluster)
+    checked = ask(run((file,), Settings(kuberay="1.7", server=True)), cluster)
     assert [f for f in checked.outcome.findings if f.severity != "info"] == []
     assert (checked.notes, checked.outcome.problems) == ((), [])
 
@@ -321,7 +323,7 @@ def test_the_clean_world_over_http(file: Path, cluster: LiveCluster) -> None:
 def test_what_could_not_be_asked_is_said(file: Path, cluster: LiveCluster, server: Server) -> None:
     server.world.say(NODES, status("403")).say(QUOTAS, status("403"))
     server.broken[VOLUMES] = HANG
-    checked = ask(run((file,), Settings(kuberay="1.7")), (file,), cluster)
+    checked = ask(run((file,), Settings(kuberay="1.7", server=True)), cluster)
     assert set(checked.notes) == {
         "persistent volumes were not asked for: timed out after 0.3 s",
         "nodes were not asked: 403 (needs list nodes)",
@@ -333,7 +335,7 @@ def test_a_cluster_out_of_reach_is_a_problem_and_one_request(file: Path, kubecon
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         kubeconfig(url := f"http://127.0.0.1:{held.getsockname()[1]}")
-        checked = ask(run((file,), Settings(kuberay="1.7")), (file,))
+        checked = ask(run((file,), Settings(kuberay="1.7", server=True)))
     assert [problem.line() for problem in checked.outcome.problems] == [
         f"--server: dev at {url} does not answer: connection refused; expected a cluster that can be asked"
     ]

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from seatrial.check.command import Checked, Settings, run
+from seatrial.check.rules import load
 from seatrial.check.runner import CheckResult, Selection
-from seatrial.check.server import SERVER_RULES, ask
-from seatrial.check.server.asking import CHECKS
-from seatrial.errors import InputError
+from seatrial.check.server.asking import ask
+from seatrial.check.server.rule import CHECKS, SERVER_RULES
 from tests.support.manifests import GONE, HEAD_POD, WORKER, WORKER_CONTAINER, WORKER_POD, changed
 from tests.unit.server_answers.world import (
     ACCOUNTS,
@@ -36,6 +36,8 @@ from tests.unit.server_answers.world import (
 )
 
 pytestmark = pytest.mark.unit
+
+load()
 
 Change = Callable[[World], World]
 AMOUNTS = f"{WORKER_CONTAINER}.resources"
@@ -120,10 +122,10 @@ def file(tmp_path: Path) -> Callable[..., Path]:
 
 def answered(path: Path, world: World, settings: Settings | None = None, *, offline: bool = False) -> Checked:
     """What the cluster adds to nothing, or to what the files alone show."""
-    checked = (
-        run((path,), settings or Settings(kuberay="1.7")) if offline else Checked(CheckResult(resources=1), [], ())
-    )
-    return ask(checked, (path,), Recorded(world), settings=settings)
+    checked = run((path,), replace(settings or Settings(kuberay="1.7"), server=True))
+    if not offline:
+        checked = Checked(CheckResult(resources=1), [], (), checked.input)
+    return ask(checked, Recorded(world), settings=settings)
 
 
 def rules(checked: Checked) -> set[str]:
@@ -191,12 +193,12 @@ def test_a_placeholder_that_the_server_refuses_is_not_wrong(file: Callable[..., 
 
 
 def test_the_cluster_knows_better_than_the_version_given(file: Callable[..., Path]) -> None:
-    path, settings = file({"spec.upgradeStrategy": {"type": "None"}}), Settings(kuberay="1.5")
+    path, settings = file({"spec.upgradeStrategy": {"type": "None"}}), Settings(kuberay="1.5", server=True)
     assert "field-newer-than-kuberay" in rules(run((path,), settings))
     checked = run((path,), settings)
     world = newer_crd("upgradeStrategy")(World())
-    assert rules(ask(checked, (path,), Recorded(world))) == set()
-    assert rules(ask(checked, (path,), Recorded(image("mirror/kuberay/operator:nightly")(world)))) == {
+    assert rules(ask(checked, Recorded(world))) == set()
+    assert rules(ask(checked, Recorded(image("mirror/kuberay/operator:nightly")(world)))) == {
         "field-newer-than-kuberay"
     }
 
@@ -354,8 +356,8 @@ def test_only_chosen_rules_run(file: Callable[..., Path]) -> None:
 
 
 def test_the_release_that_was_assumed_is_compared(file: Callable[..., Path]) -> None:
-    path, settings = file({}), Settings(Selection(select=("pvc-rwo-many-pods",)), kuberay="1.6")
-    checked = ask(run((path,), settings), (path,), Recorded(World()), settings=settings)
+    path, settings = file({}), Settings(Selection(select=("pvc-rwo-many-pods",)), kuberay="1.6", server=True)
+    checked = ask(run((path,), settings), Recorded(World()), settings=settings)
     assert checked.notes[-1].endswith("took 1.6 for granted: --kuberay 1.7")
 
 
@@ -375,17 +377,32 @@ def test_a_placeholder_is_unknown_not_wrong(file: Callable[..., Path]) -> None:
 def test_nothing_to_ask_about_asks_nothing(file: Callable[..., Path]) -> None:
     path = file("kind: ConfigMap\napiVersion: v1\n")
     checked = run((path,), Settings())
-    assert ask(checked, (path,)) is checked  # no kubeconfig is looked for
+    assert ask(checked) is checked  # no kubeconfig is looked for
 
 
 def test_standard_input_is_asked_about_too() -> None:
-    checked = Checked(CheckResult(resources=1), [], ())
+    read = run((Path("-"),), Settings(server=True), io.BytesIO(changed({}).encode()))
     world = World().lose(ACCOUNTS, "train")
-    found = ask(checked, (Path("-"),), Recorded(world), stdin=io.BytesIO(changed({}).encode()))
+    found = ask(Checked(CheckResult(resources=1), [], (), read.input), Recorded(world))
     assert {(f.path, f.rule) for f in found.outcome.findings} == {("<stdin>", "sa-missing")}
 
 
-def test_standard_input_is_not_read_twice(file: Callable[..., Path]) -> None:
-    checked = run((file({}),), Settings())
-    with pytest.raises(InputError, match="standard input cannot be read twice"):
-        ask(checked, (Path("-"),), Recorded(World()))
+def test_each_file_is_read_once_for_both(file: Callable[..., Path]) -> None:
+    """What the cluster is asked about is what was checked, even where the file is gone by then."""
+    path = file({})
+    checked = run((path,), Settings(kuberay="1.7", server=True))
+    path.unlink()
+    assert rules(ask(checked, Recorded(World().lose(ACCOUNTS, "train")))) == {"sa-missing"}
+
+
+def test_what_a_folder_brings_beside_counts_though_it_is_not_checked(file: Callable[..., Path]) -> None:
+    folder = file({}).parent
+    file("{kind: ServiceAccount, apiVersion: v1, metadata: {name: train, namespace: ml}}", name="account.yaml")
+    file("kind: ServiceAccount\n  no: YAML", name="broken.yaml")
+    checked = answered(folder, World().say(ACCOUNTS, empty()), offline=True)
+    assert (rules(checked), checked.outcome.problems, checked.paths) == (set(), [], [str(folder / "m.yaml")])
+
+
+def test_what_was_not_kept_is_not_asked_about(file: Callable[..., Path]) -> None:
+    with pytest.raises(ValueError, match="not kept"):
+        ask(run((file({}),), Settings()), Recorded(World()))

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.check.server.port import Unanswered
 from seatrial.cli.main import main
 from seatrial.errors import InputError
+from seatrial.kube.cluster import LiveCluster
+from seatrial.kube.connect import connect
+from seatrial.kube.failures import Unanswered
 from seatrial.launch.inspect.resource import look_up
-from seatrial.launch.kubernetes import LiveCluster, connect
 from tests.support import kuberay_answers as k
 from tests.unit.server_answers.api_server import BREAK_OFF, HANG, Server, serve
 from tests.unit.server_answers.world import World, status
@@ -145,6 +146,44 @@ def test_contexts(cluster: LiveCluster) -> None:
     assert (cluster.namespace, connect("prod").namespace) == ("ml", "live")
     with pytest.raises(InputError, match="there is no context stage; expected one of dev, prod"):
         connect("stage")
+
+
+def test_what_an_error_names_is_the_option_of_whoever_asks(
+    cluster: LiveCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for option in ("--context", "--server"):
+        with pytest.raises(InputError, match=f"^{option}: there is no context stage"):
+            connect("stage", option=option)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    with pytest.raises(
+        InputError, match=f"^--context: no cluster to ask: .*expected context dev in {tmp_path}/none; set"
+    ):
+        connect("dev", option="--context")
+
+
+def test_within_a_pod_it_is_that_cluster_unless_there_is_a_kubeconfig(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = {"token": "of-the-pod", "ca.crt": "none is needed without TLS", "namespace": "ml\n"}
+    for name, content in account.items():
+        (tmp_path / name).write_text(content)
+    loader = "kubernetes.config.incluster_config"
+    monkeypatch.setattr(f"{loader}.SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(f"{loader}.SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
+    monkeypatch.setattr("seatrial.kube.connect._NAMESPACE", str(tmp_path / "namespace"))
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "6443")
+    own = connect()
+    assert (own.title, own.namespace) == ("the pod's own cluster at https://127.0.0.1:6443", "ml")
+    with pytest.raises(InputError, match="no cluster to ask"):
+        connect("dev")
+    kubeconfig(tmp_path, monkeypatch, server.url)
+    assert connect().title == f"dev at {server.url}"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    (tmp_path / "namespace").unlink()
+    with pytest.raises(InputError, match=r"no cluster to ask: .*namespace"):
+        connect()
 
 
 def test_a_rayjob_looked_up(cluster: LiveCluster) -> None:

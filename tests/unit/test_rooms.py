@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ HEAVY = {"torch", "ray", "transformers", "numpy", "datasets"}
 WITHOUT_HEAVY = [
     "canon", "errors", "trial", "trial.loader", "events", "plan", "probe.host", "evidence", "record", "driver.main",
     "driver.ray_session", "launch", "report", "cli.main", "cli.run", "cli.show", "cli.verify", "cli.judge", "cli.init", "cli.schema",
-    "hardware", "ship", "image", "render", "check.command", "cli.check", "cli.render", "cli.image", "cli.catalog",
+    "hardware", "ship", "image", "render", "kube.connect", "check.command", "cli.check", "cli.render", "cli.image", "cli.catalog",
     "launch.jobs", "launch.inspect.look", "cli.attach", "cli.stop", "cli.collect", "cli.inspect",
 ]  # fmt: skip
 
@@ -48,7 +50,7 @@ def test_checking_manifests_loads_neither_pydantic_nor_rich() -> None:
     """It runs on every commit: what it does not need, it does not load."""
     assert (
         loaded("import seatrial.cli.check; from seatrial.check.rules import load; load()")
-        & {"pydantic", "rich", "jinja2", *HEAVY}
+        & {"pydantic", "rich", "jinja2", "ssl", *HEAVY}
         == set()
     )
 
@@ -69,6 +71,37 @@ def test_what_travels_to_the_image_needs_only_what_the_image_has() -> None:
     )
     statement = "\n".join(f"import seatrial.{name}" for name in names)
     assert loaded(statement) & {"yaml", "click", "rich", "jinja2", "psutil"} == set()
+
+
+def imported(tree: ast.AST, within: str = "") -> Iterator[tuple[str, str]]:
+    """Top-level packages that a module imports, and the function that does it; empty for the module itself."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name.partition(".")[0], within) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module).partition(".")[0], within
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            yield ast.unparse(node.args[0]).strip("'\"").partition(".")[0], within
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else within
+        yield from imported(node, name)
+
+
+def test_one_function_connects_to_kubernetes() -> None:
+    """The client is heavy to import, and so is a second way to choose a cluster."""
+    source = ROOT / "src/seatrial"
+    found = {
+        (str(path.relative_to(source)), function)
+        for path in source.rglob("*.py")
+        for package, function in imported(ast.parse(path.read_text()))
+        if package == "kubernetes"
+    }
+    assert found == {("kube/connect.py", "connect")}
+
+
+def test_asking_about_kubernetes_loads_no_client_yet() -> None:
+    names = ("kube.connect", "check.server.asking", "launch.inspect.look", "cli.check", "cli.inspect")
+    statement = "\n".join(f"import seatrial.{name}" for name in names)
+    assert loaded(statement) & {"kubernetes", "urllib3"} == set()
 
 
 def test_files_stay_short() -> None:

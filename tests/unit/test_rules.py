@@ -16,7 +16,7 @@ from seatrial.check.rule import rule as declared
 from seatrial.check.rules import MODULES, load
 from seatrial.check.rules.start import table
 from seatrial.check.runner import CheckResult, Selection, check_bytes
-from seatrial.check.server.rules import SERVER_RULES
+from seatrial.check.server.rule import SERVER_RULES
 from seatrial.check.structure import Schema
 from seatrial.events.redact import Redactor
 from tests.support.manifests import GONE, WORKER_CONTAINER, changed, resource

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seatrial.check import inputs
+from seatrial.check.given import Given
 from seatrial.check.manifest import Manifest, is_ray, unlisted
-from seatrial.check.operator import DEFAULT_KUBERAY, version
+from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.reading import documents
 from seatrial.check.rule import Facts
 from seatrial.check.runner import CheckResult, Selection, check_bytes
 from seatrial.check.structure import DEFAULT_KUBERNETES, Schema
 from seatrial.check.values import Value
 from seatrial.errors import EXIT_INPUT, EXIT_OK, EXIT_REFUTED, InputError
+from seatrial.kube.apimachinery import version
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Settings:
     given: frozenset[str] = frozenset()  # of the two above: what the user named counts over what a trial says
     trial: Path | None = None
     fail_on: str = "error"
+    server: bool = False  # a cluster will be asked about what is read: it is kept
     skip_others: bool = False  # pass over files that speak of no Ray resource, as always for those found in folders
 
     def __post_init__(self) -> None:
@@ -43,6 +46,7 @@ class Checked:
     outcome: CheckResult
     paths: list[str]
     notes: tuple[str, ...]
+    input: Given | None = None  # what was read, where a cluster will be asked about it
 
 
 def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = None) -> Checked:
@@ -51,7 +55,7 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
     stream = stdin or sys.stdin.buffer
     asked = inputs.asked_by(settings.trial) if settings.trial else None
     rules, outcome, read, notes = settings.selection.rules(), CheckResult(), list[str](), list[str]()
-    claims = _claims(paths)
+    claims, given = _claims(paths), Given() if settings.server else None
     for item in inputs.files(paths):
         if isinstance(item, InputError):
             outcome.problems.append(item)
@@ -60,10 +64,12 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
         try:
             raw = inputs.content(path, stream)
             if not inputs.concerns(raw) and (settings.skip_others or not item.named):
+                if given is not None:
+                    given.add_bytes(raw, inputs.name(path))
                 continue
             read.append(inputs.name(path))
             if inputs.is_trial(raw):
-                checked = _trial(path, settings, schema)
+                checked = _trial(path, settings, schema, given)
                 outcome.add(checked)
                 if not checked.resources:
                     notes.append(f"{path}: a valid trial; it runs without Kubernetes, so there is no manifest to check")
@@ -72,14 +78,15 @@ def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = No
             outcome.problems.append(error)
             continue
         known = {**claims, **(inputs.claims(raw, "<stdin>") if str(path) == inputs.STDIN else {})}
-        outcome.add(check_bytes(raw, inputs.name(path), Facts(settings.kuberay, asked, known), rules, schema))
+        facts = Facts(settings.kuberay, asked, known)
+        outcome.add(check_bytes(raw, inputs.name(path), facts, rules, schema, given))
     if not (outcome.resources or outcome.problems or notes or settings.skip_others):
         outcome.problems.append(
             InputError("no RayCluster, RayJob or RayService in the input", expected="at least one to check")
         )
     if schema.absent and outcome.resources:
         notes.append(f"pod templates were not checked against Kubernetes' schemas: {schema.absent}")
-    return Checked(outcome, read, tuple(notes))
+    return Checked(outcome, read, tuple(notes), given)
 
 
 def _claims(paths: tuple[Path, ...]) -> dict[tuple[str, str], Value]:
@@ -95,7 +102,7 @@ def _claims(paths: tuple[Path, ...]) -> dict[tuple[str, str], Value]:
     return found
 
 
-def _trial(path: Path, settings: Settings, schema: Schema) -> CheckResult:
+def _trial(path: Path, settings: Settings, schema: Schema, given: Given | None) -> CheckResult:
     """Checks what a trial renders to; places are of the rendered files."""
     trial, texts, asked = inputs.trial(path)
     outcome, claims = CheckResult(), dict[tuple[str, str], Value]()
@@ -107,7 +114,8 @@ def _trial(path: Path, settings: Settings, schema: Schema) -> CheckResult:
     schema = schema if release == schema.release else Schema(release)
     facts = Facts(wanted.get("kuberay", settings.kuberay), asked, claims)
     for name, text in texts.items():
-        outcome.add(check_bytes(text.encode(), f"{path}#{name}", facts, settings.selection.rules(), schema))
+        rules = settings.selection.rules()
+        outcome.add(check_bytes(text.encode(), f"{path}#{name}", facts, rules, schema, given))
     return outcome
 
 

@@ -12,6 +12,7 @@ from seatrial.check.operator import DEFAULT_KUBERAY, Derived
 from seatrial.check.values import CannotTell
 from seatrial.check.values import shown as size
 from seatrial.errors import InputError, clean
+from seatrial.kube.apimachinery import version
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def each(found: Iterable[Manifest | InputError], kuberay: str | None) -> Iterato
 
     Raises InputError for what cannot be read.
     """
-    if kuberay and operator.version(kuberay) is None:
+    if kuberay and version(kuberay) is None:
         raise InputError(f"saw {clean(kuberay)}", field="--kuberay", expected="a version such as 1.6")
     for manifest in found:
         if isinstance(manifest, InputError):

@@ -15,6 +15,7 @@ from seatrial.check.rule import Asked
 from seatrial.check.structure import Schema
 from seatrial.check.values import Value
 from seatrial.errors import InputError, Place
+from seatrial.kube.apimachinery import version
 
 if TYPE_CHECKING:
     from seatrial.trial.model import Trial
@@ -117,7 +118,7 @@ def kuberay_of(path: str) -> str | None:
 def strange_kuberay(release: str) -> str:
     """Empty, or what to say about a KubeRay that nobody here has read."""
     oldest, newest = KUBERAY
-    if oldest <= (operator.version(release) or (0, 0))[:2] <= newest:
+    if oldest <= (version(release) or (0, 0))[:2] <= newest:
         return ""
     known = " to ".join(".".join(map(str, numbers)) for numbers in KUBERAY)
     return f"KubeRay {release} is not known here, {known} are; what is different in it may be missed"

@@ -7,13 +7,13 @@ the operator's own environment can switch (probe and init-container injection) i
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from seatrial.check.manifest import RayClusterSpec, RayGroup, gpu_key
-from seatrial.check.values import CannotTell, Value, quantity, whole
+from seatrial.check.values import CannotTell, Value, whole
+from seatrial.kube.apimachinery import quantity, version
 
 DEFAULT_KUBERAY = "1.6"
 FLAGS_WITH_VALUE = ("log-color", "include-dashboard", "include-log-monitor")
@@ -27,14 +27,6 @@ class Derived:
     value: Any
     reason: str
     origin: Value
-
-
-def version(text: str) -> tuple[int, ...] | None:
-    """`2.53.0` as numbers as apimachinery's ParseGeneric reads it; None where that fails."""
-    found = re.match(r"\s*v?([0-9]+(?:\.[0-9]+)+)", text)
-    if not found or re.match(r"0[0-9]", found.group(1)):
-        return None
-    return tuple(int(part) for part in found.group(1).split("."))
 
 
 def start_params(group: RayGroup) -> dict[str, Derived]:

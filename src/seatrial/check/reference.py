@@ -15,9 +15,10 @@ from seatrial.check import inputs, operator
 from seatrial.check.command import resources
 from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.rule import DLC_EKS, nvidia
-from seatrial.check.values import CannotTell, Value, quantity
+from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError, clean
 from seatrial.hardware.images import dlc_repository
+from seatrial.kube.apimachinery import quantity
 
 Kind = Literal["workload", "convention", "risk"]
 SOURCES = {"ray-train-dlc-eks": DLC_EKS}

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
-from seatrial.check.operator import version
 from seatrial.check.values import CannotTell, Value
 from seatrial.hardware.images import ImageFacts, image
 from seatrial.hardware.instances import Instance, instance
+from seatrial.kube.apimachinery import version
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from seatrial.canon import printable
 from seatrial.check import structure
+from seatrial.check.given import Given
 from seatrial.check.inputs import with_runtime_env
 from seatrial.check.manifest import Manifest, is_ray, unlisted
 from seatrial.check.reading import documents
@@ -107,14 +108,23 @@ def _matches(name: str, given: str) -> bool:
     return name == given or name.startswith(f"{given.rstrip('-')}-")
 
 
-def check_bytes(raw: bytes, path: str, facts: Facts, rules: Iterable[Rule], schema: structure.Schema) -> CheckResult:
-    """Checks one file or stream."""
+def check_bytes(
+    raw: bytes,
+    path: str,
+    facts: Facts,
+    rules: Iterable[Rule],
+    schema: structure.Schema,
+    given: Given | None = None,
+) -> CheckResult:
+    """Checks one file or stream. Its resources are kept in `given`, where there is one."""
     outcome, roots = CheckResult(), []
     for item in documents(raw, path):
         if isinstance(item, InputError):
             outcome.problems.append(item)
         elif item.root is not None:
             roots += unlisted(item)
+    if given is not None:
+        given.add(roots)
     chosen = list(rules)
     for root in roots:
         if is_ray(root):

@@ -18,8 +18,9 @@ from typing import Any
 from seatrial.check import words
 from seatrial.check.manifest import Manifest
 from seatrial.check.rule import SOURCE, Hit, found_elsewhere
-from seatrial.check.values import CannotTell, Value, quantity
+from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError, clean, shown
+from seatrial.kube.apimachinery import quantity
 
 DEFAULT_KUBERNETES = "1.34"
 Found = tuple[str, Hit | CannotTell]

@@ -10,14 +10,7 @@ from typing import Any
 
 from seatrial.check.reading import Node, placeholder
 from seatrial.errors import Place
-
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?[0-9]{1,3}|)")
-_SUFFIX = {
-    **{f"{letter}i": Fraction(1 << 10 * power) for power, letter in enumerate("KMGTPE", 1)},
-    **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", 1)},
-    **{letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)},
-    "": Fraction(1),
-}
+from seatrial.kube.apimachinery import quantity
 
 
 class CannotTell(Exception):
@@ -130,17 +123,6 @@ class Value:
     def known_quantity(self) -> Fraction | None:
         """The Kubernetes quantity here, None where there is none. Raises CannotTell for a placeholder."""
         return quantity(self.require_known())
-
-
-def quantity(text: str) -> Fraction | None:
-    """`200m`, `16Gi`, `1e3` as a number, None where the text is no quantity (apimachinery resource.Quantity)."""
-    found = _QUANTITY.fullmatch(text) if len(text) < 64 else None
-    if not found:
-        return None
-    number, suffix = Fraction(found.group(1)), found.group(2)
-    if suffix[:1] in ("e", "E") and suffix != "E" and suffix != "Ei":
-        return number * Fraction(10) ** int(suffix[1:])
-    return number * _SUFFIX[suffix]
 
 
 def whole(number: Fraction) -> int:

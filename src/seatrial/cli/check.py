@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from seatrial.check.effective import document, each
 from seatrial.check.explain import listing, markdown, page
 from seatrial.check.inputs import minor, notes, strange_kuberay
 from seatrial.check.operator import DEFAULT_KUBERAY
-from seatrial.check.reading import MAX_FILE_BYTES
 from seatrial.check.rule import SEVERITIES, Severity
 from seatrial.check.runner import Selection
 from seatrial.check.structure import DEFAULT_KUBERNETES
@@ -97,16 +94,14 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
         given=frozenset(name for name in ("kuberay", "kubernetes") if given[name]),
         trial=given["trial"],
         fail_on=formats.counted(given["fail_on"], given["min_severity"])[-1],
+        server=given["server"],
         skip_others=given["skip_others"],
     )
-    stdin = io.BytesIO(sys.stdin.buffer.read(MAX_FILE_BYTES + 1)) if Path("-") in paths else None
-    checked = run(paths, settings, stdin)
+    checked = run(paths, settings)
     if given["server"]:
-        from seatrial.check.server import ask
+        from seatrial.check.server.asking import ask
 
-        if stdin:
-            stdin.seek(0)
-        checked = ask(checked, paths, settings=settings, stdin=stdin)
+        checked = ask(checked, settings=settings)
     checked.notes = (*checked.notes, *filter(None, [strange_kuberay(settings.kuberay)]), *notes(checked.paths))
     _print(checked, form, given["min_severity"], given["verbose"], settings.fail_on)
     return exit_code(checked.outcome, settings.fail_on)

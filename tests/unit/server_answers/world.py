@@ -9,21 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seatrial.check.server import answers
-from seatrial.check.server.port import (
-    Accepted,
-    Claim,
-    DaemonSet,
-    Definition,
-    Node,
-    Operator,
-    Queue,
-    Quota,
-    Rejected,
-    StorageClass,
-    Unanswered,
-    Volume,
-)
+from seatrial.kube.definitions import Definition, groups
+from seatrial.kube.dry_run import Accepted, Rejected, rejected
+from seatrial.kube.failures import Unanswered
+from seatrial.kube.kuberay import Operator
+from seatrial.kube.limits import Queue, Quota
+from seatrial.kube.nodes import DaemonSet, Node
+from seatrial.kube.storage import Claim, StorageClass, Volume
 from tests.support.manifests import _parts, _set
 
 T = TypeVar("T")
@@ -146,44 +138,44 @@ class Recorded:
         code, content = self.world.posted.get(("POST", path), (201, document))
         if code in (201, 409):
             return Accepted(exists=code == 409)
-        return answers.rejected(code, content) or Unanswered(str(code), f"create {path}")
+        return rejected(code, content) or Unanswered(str(code), f"create {path}")
 
     def definition(self, kind: str) -> Definition | Unanswered | None:
-        return self._get(f"{CRDS}/{kind.lower()}s.ray.io", answers.definition)
+        return self._get(f"{CRDS}/{kind.lower()}s.ray.io", Definition.of)
 
     def operators(self) -> tuple[Operator, ...] | Unanswered:
-        return self._list(DEPLOYMENTS, answers.operator)
+        return self._list(DEPLOYMENTS, Operator.of)
 
     def autoscalers(self) -> tuple[str, ...] | Unanswered:
         found = self._list(NODE_POOLS, lambda item: f"NodePool {item['metadata']['name']}")
         return () if isinstance(found, Unanswered) and found.reason == "404" else found
 
     def nodes(self) -> tuple[Node, ...] | Unanswered:
-        return self._list(NODES, answers.node)
+        return self._list(NODES, Node.of)
 
     def daemon_sets(self) -> tuple[DaemonSet, ...] | Unanswered:
-        return self._list(DAEMON_SETS, answers.daemon_set)
+        return self._list(DAEMON_SETS, DaemonSet.of)
 
     def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered:
-        return self._list(STORAGE_CLASSES, answers.storage_class)
+        return self._list(STORAGE_CLASSES, StorageClass.of)
 
     def volumes(self) -> tuple[Volume, ...] | Unanswered:
-        return self._list(VOLUMES, answers.volume)
+        return self._list(VOLUMES, Volume.of)
 
     def namespace_phase(self, namespace: str) -> str | Unanswered | None:
         return self._get(f"/api/v1/namespaces/{namespace}", lambda item: str(item["status"]["phase"]))
 
     def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered:
-        return self._list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", answers.claim)
+        return self._list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", Claim.of)
 
     def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered:
         return self._list(f"/api/v1/namespaces/{namespace}/serviceaccounts", lambda item: str(item["metadata"]["name"]))
 
     def queues(self, namespace: str) -> tuple[Queue, ...] | Unanswered | None:
-        found = self._get("/apis", answers.groups)
+        found = self._get("/apis", groups)
         if isinstance(found, dict) and "kueue.x-k8s.io" not in found:
             return None
-        return self._list(QUEUES, answers.queue)
+        return self._list(QUEUES, Queue.of)
 
     def quotas(self, namespace: str) -> tuple[Quota, ...] | Unanswered:
-        return self._list(f"/api/v1/namespaces/{namespace}/resourcequotas", answers.quota)
+        return self._list(f"/api/v1/namespaces/{namespace}/resourcequotas", Quota.of)

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
-from seatrial.check.operator import version
 from seatrial.check.rule import K8S_DOCS, KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.structure import table
-from seatrial.check.values import Value, quantity
+from seatrial.check.values import Value
+from seatrial.kube.apimachinery import quantity, version
 
 _CRDS = f"{SOURCE}/config/crd/bases"
 _QUANTITIES = f"{K8S_DOCS}/reference/kubernetes-api/common-definitions/quantity/"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.check.manifest import RayClusterSpec, RayGroup
-from seatrial.check.operator import version
 from seatrial.check.rule import KUBERAY, SOURCE, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.rules.lifecycle import cpus_told
 from seatrial.check.rules.refused import entry, needs_ray, negative
+from seatrial.kube.apimachinery import version
 
 _TYPES_GO = f"{SOURCE}/apis/ray/v1/raycluster_types.go"
 _V2 = "RAY_enable_autoscaler_v2"

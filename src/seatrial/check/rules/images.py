@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.check.manifest import RayClusterSpec, RayGroup, accelerators
-from seatrial.check.operator import overwrites_command, version
+from seatrial.check.operator import overwrites_command
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import DLC, DLC_EKS, KUBERAY, POD_GO, VALIDATION_GO, Facts, Hit, Severity, rule
 from seatrial.check.values import CannotTell, Value
 from seatrial.errors import InputError
 from seatrial.hardware.images import ImageFacts
 from seatrial.image.reference import parse
+from seatrial.kube.apimachinery import version
 
 _OFI_PATHS = ("/opt/amazon/ofi-nccl/lib64", "/opt/amazon/efa/lib")
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup, accelerators
-from seatrial.check.operator import number, version
+from seatrial.check.operator import number
 from seatrial.check.rule import K8S_DOCS, KUBERAY, Facts, Hit, rule
 from seatrial.check.values import Value
+from seatrial.kube.apimachinery import version
 
 _GUIDE = "https://docs.ray.io/en/latest/cluster/kubernetes/user-guides/config.html"
 _PROBES = f"{K8S_DOCS}/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/"

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
 from seatrial.check.names import LABEL_FORM, is_label_key, is_label_value
-from seatrial.check.operator import version
 from seatrial.check.rule import K8S_DOCS, VALIDATION_GO, Facts, Hit, rule
 from seatrial.check.values import Value
+from seatrial.kube.apimachinery import version
 
 _TIMEOUT = "ray.io/initializing-timeout"
 _DURATION = re.compile(r"[-+]?(?:(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+|[0-9]+)")

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec, RayGroup
-from seatrial.check.operator import version
 from seatrial.check.rule import DLC, K8S_DOCS, Facts, Hit, Severity, rule
 from seatrial.check.rules.pods import literal_variables
 from seatrial.check.values import Value
 from seatrial.hardware.images import image
+from seatrial.kube.apimachinery import version
 
 _RAY_SECURITY = "https://docs.ray.io/en/latest/ray-security/index.html"
 _TOKEN_AUTH = "https://docs.ray.io/en/latest/ray-security/token-auth.html"

@@ -12,11 +12,12 @@ from importlib.resources import files
 from typing import Any
 
 from seatrial.check.manifest import RayGroup
-from seatrial.check.operator import FLAGS_WITH_VALUE, version
+from seatrial.check.operator import FLAGS_WITH_VALUE
 from seatrial.check.reading import placeholder
 from seatrial.check.rule import POD_GO, SOURCE, Facts, Hit, Severity, rule
-from seatrial.check.values import Value, quantity
+from seatrial.check.values import Value
 from seatrial.errors import clean
+from seatrial.kube.apimachinery import quantity, version
 
 _CLI = "https://docs.ray.io/en/latest/cluster/cli.html#ray-start"
 _OF_KUBERAY = ("block", "labels")  # it sets the first whatever is written, and refuses the second

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.check.manifest import Manifest, RayClusterSpec
-from seatrial.check.operator import version
-from seatrial.check.rule import RULES, Facts, Hit
+from seatrial.check.rule import K8S_DOCS, KUBERAY, RULES, SOURCE, Facts, Hit
 from seatrial.check.rules.api import gated
 from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.port import Accepted, Definition
-from seatrial.check.server.rules import found_by
+from seatrial.check.server.rule import server_rule
 from seatrial.check.structure import table
 from seatrial.check.values import CannotTell, Value
+from seatrial.kube.apimachinery import version
+from seatrial.kube.definitions import Definition
+from seatrial.kube.dry_run import Accepted
 
 Schema = Mapping[str, Any]
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
@@ -27,10 +28,20 @@ _GANG_LABELS = (
 )
 
 
-@found_by("server-rejects")
+@server_rule(
+    "server-rejects",
+    "error",
+    "manifest",
+    title="the API server refuses the resource",
+    fix="do as the message says; nothing was created",
+    source=f"{K8S_DOCS}/reference/using-api/api-concepts/#dry-run",
+)
 def server_rejects(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """What the API server says, at the fields it names. A field of no CRD, or no CRD at all, is another rule's."""
+    """A server-side dry run with strict field validation, through all admission webhooks, ended with a refusal:
+    applying it would too.
+    """
     verdict = asked.dry_run(manifest)
+    # A field of no CRD, or no CRD at all, is another rule's.
     if isinstance(verdict, Accepted) or (verdict.code == 404 and not verdict.causes):
         return
     name = manifest.metadata["name"] or manifest.root["metadata"]
@@ -64,8 +75,16 @@ def _undefined(manifest: Manifest, asked: Interview, value: Value) -> bool:
         return False
 
 
-@found_by("crd-missing")
+@server_rule(
+    "crd-missing",
+    "error",
+    "manifest",
+    title="the cluster does not know the resource",
+    fix="install KubeRay's CRDs, or write an apiVersion that is served",
+    source=f"{SOURCE}/config/crd/bases",
+)
 def crd_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """KubeRay's CRD for this kind is not installed, or does not serve this version of it."""
     definition = asked.definition(manifest.kind)
     if definition is None:
         yield Hit(manifest.root["kind"], f"the cluster has no CRD for {manifest.kind}", "KubeRay installed")
@@ -78,8 +97,18 @@ def _version(manifest: Manifest) -> str:
     return manifest.api_version.partition("/")[2]
 
 
-@found_by("crd-older-than-manifest")
+@server_rule(
+    "crd-older-than-manifest",
+    "error",
+    "manifest",
+    title="a field that the installed CRD does not have",
+    fix="upgrade the CRDs by hand: kubectl apply --server-side",
+    source=f"{KUBERAY}/issues/2084",
+)
 def older_crd(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """The API server refuses it, or drops it without a word where the client does not ask for strict validation; Helm
+    does not upgrade CRDs.
+    """
     definition = asked.definition(manifest.kind)
     if definition is None or _version(manifest) not in definition.versions:
         return
@@ -116,8 +145,16 @@ def _way(value: Value) -> str:
     return ".".join(step for step in value.path[1:] if isinstance(step, str))
 
 
-@found_by("operator-older-than-field")
+@server_rule(
+    "operator-older-than-field",
+    "error",
+    "manifest",
+    title="a field that the running operator does not know",
+    fix="upgrade the operator to the release of its CRDs",
+    source=f"{KUBERAY}/releases",
+)
 def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """The CRD has the field, the operator is of an older release: the field is stored and nothing acts on it."""
     operator = asked.operator()
     if not operator.version:
         asked.note(f"the operator's release is unknown: its image is {operator.image}")
@@ -128,8 +165,16 @@ def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
             yield Hit(hit.value, hit.seen, f"a field of {running}")
 
 
-@found_by("feature-gate-off")
+@server_rule(
+    "feature-gate-off",
+    "error",
+    "cluster",
+    title="a field whose feature gate the operator has off",
+    fix="turn the gate on with the operator's --feature-gates, or leave the field out",
+    source=f"{SOURCE}/pkg/features/features.go",
+)
 def gate_off(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
+    """The operator refuses the resource (InvalidRayClusterSpec) and starts nothing."""
     for value, gate in gated(cluster):
         if not gate_on(gate, asked, value):
             yield Hit(value, f"the operator has feature gate {gate} off", f"--feature-gates={gate}=true")
@@ -146,11 +191,19 @@ def gate_on(gate: str, asked: Interview, value: Value) -> bool:
     return False
 
 
-@found_by("batch-scheduler-off")
+@server_rule(
+    "batch-scheduler-off",
+    "warning",
+    "manifest",
+    title="gang scheduling asked of an operator that does none",
+    fix="set the operator's batch scheduler, or leave the label out",
+    source=f"{SOURCE}/controllers/ray/batchscheduler",
+)
 def scheduler_off(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """Pods that name a scheduler themselves do without the operator's."""
+    """The operator runs without --batch-scheduler: it reads no such label, and pods start one by one."""
     labels = [label for key in _GANG_LABELS if (label := manifest.label(key))]
     groups = manifest.cluster.groups if manifest.cluster else []
+    # Pods that name a scheduler themselves do without the operator's.
     if not labels or any(group.spec["schedulerName"] for group in groups):
         return
     operator = asked.operator()

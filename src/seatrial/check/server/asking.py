@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from pathlib import Path
-from typing import BinaryIO
-
 from seatrial.check.command import Checked, Settings
 from seatrial.check.manifest import Manifest
-from seatrial.check.operator import version
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import CheckResult, RuleFinding, finding_of, note_untold
-from seatrial.check.server.inputs import read
-from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.live import connect
-from seatrial.check.server.port import Cluster
-from seatrial.check.server.rules import CHECKS
+from seatrial.check.server.interview import Cluster, Interview, NotAnswered
+from seatrial.check.server.rule import CHECKS
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell
 from seatrial.errors import InputError, clean
+from seatrial.kube.apimachinery import version
+from seatrial.kube.connect import connect
 
 # What the file alone suggests, and the rule that knows better once the cluster has answered.
 _REPLACED = {"field-newer-than-kuberay": "operator-older-than-field", "alpha-gate-field": "feature-gate-off"}
@@ -35,24 +29,20 @@ _STRUCTURE = (
 )
 _REPEATS = ("server-rejects", "crd-older-than-manifest")
 
-for _module in ("api", "objects", "nodes"):
-    import_module(f"seatrial.check.server.{_module}")  # registers its checks
 
+def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings | None = None) -> Checked:
+    """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
-def ask(
-    checked: Checked,
-    paths: tuple[Path, ...],
-    cluster: Cluster | None,
-    settings: Settings | None,
-    stdin: BinaryIO | None,
-) -> Checked:
-    """See `seatrial.check.server.ask`."""
+    `checked` is of a run with `Settings.server`. `settings` say which rules run, else all do. Raises InputError where
+    there is no cluster to ask.
+    """
     if not checked.outcome.resources:
         return checked
-    given = read(paths, stdin)
-    asked = Interview(cluster or connect(), given)
+    if checked.input is None:
+        raise ValueError("what was read is not kept: Settings(server=True)")
+    asked = Interview(cluster or connect(option="--server"), checked.input)
     rules, outcome, settled = _rules(settings), CheckResult(), set(CHECKS)
-    for manifest in given.manifests:
+    for manifest in checked.input.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)
     if settings:
         _compare_release(asked, settings)
@@ -61,7 +51,7 @@ def ask(
         outcome.problems.append(InputError(seen, field="--server", expected="a cluster that can be asked"))
     ran = {rule.id for rule in rules}
     merged = _merged(checked.outcome, outcome, {old for old, new in _REPLACED.items() if new in settled & ran})
-    return Checked(merged, checked.paths, (*checked.notes, *asked.notes))
+    return Checked(merged, checked.paths, (*checked.notes, *asked.notes), checked.input)
 
 
 def _rules(settings: Settings | None) -> list[Rule]:

@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from seatrial.check.manifest import PodTemplate, RayGroup
-from seatrial.check.server.port import Node, Taint
-from seatrial.check.values import CannotTell, Value, plain, quantity, shown
+from seatrial.check.values import CannotTell, Value, plain, shown
+from seatrial.kube.apimachinery import quantity
+from seatrial.kube.nodes import Node, Taint
 
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _AUTOSCALER = {"cpu": Fraction(1, 2), "memory": Fraction(512 << 20)}  # KubeRay's sidecar beside the head

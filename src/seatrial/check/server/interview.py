@@ -4,48 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
+from seatrial.check.given import Given
 from seatrial.check.manifest import Manifest
-from seatrial.check.server.port import (
-    Accepted,
-    Claim,
-    Cluster,
-    DaemonSet,
-    Definition,
-    Node,
-    Operator,
-    Queue,
-    Quota,
-    Rejected,
-    StorageClass,
-    Unanswered,
-    Volume,
-)
 from seatrial.check.values import Value, plain
+from seatrial.kube import Json
+from seatrial.kube.definitions import Definition
+from seatrial.kube.dry_run import Accepted, Rejected
+from seatrial.kube.failures import Unanswered
+from seatrial.kube.kuberay import Operator
+from seatrial.kube.limits import Queue, Quota
+from seatrial.kube.nodes import DaemonSet, Node
+from seatrial.kube.storage import Claim, StorageClass, Volume
 
 T = TypeVar("T")
-_NOWHERE = ("Namespace", "StorageClass", "PersistentVolume")  # kinds outside namespaces
+
+
+class Cluster(Protocol):
+    """What `seatrial check --server` asks of a cluster; `seatrial.kube.cluster` answers it. Nothing writes."""
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of resources that name none."""
+
+    def dry_run(self, document: Json, namespace: str) -> Accepted | Rejected | Unanswered:
+        """What becomes of a resource of group ray.io, by a server-side dry run with strict field validation."""
+
+    def definition(self, kind: str) -> Definition | Unanswered | None:
+        """The CRD of a kind of group ray.io; None where it is not installed."""
+
+    def operators(self) -> tuple[Operator, ...] | Unanswered: ...
+
+    def autoscalers(self) -> tuple[str, ...] | Unanswered:
+        """What may add nodes, by name."""
+
+    def nodes(self) -> tuple[Node, ...] | Unanswered: ...
+
+    def daemon_sets(self) -> tuple[DaemonSet, ...] | Unanswered: ...
+
+    def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered: ...
+
+    def volumes(self) -> tuple[Volume, ...] | Unanswered: ...
+
+    def namespace_phase(self, namespace: str) -> str | Unanswered | None:
+        """`Active` or `Terminating`; None where there is no such namespace."""
+
+    def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered: ...
+
+    def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered: ...
+
+    def queues(self, namespace: str) -> tuple[Queue, ...] | Unanswered | None:
+        """Kueue's LocalQueues; None where Kueue is not installed."""
+
+    def quotas(self, namespace: str) -> tuple[Quota, ...] | Unanswered: ...
 
 
 class NotAnswered(Exception):
     """A check needs an answer that the cluster did not give. The note is made where the question was."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What the input itself has: Ray resources, and what would be created beside them."""
-
-    manifests: tuple[Manifest, ...]
-    others: tuple[Value, ...] = ()
-
-    def find(self, kind: str, namespace: str, name: str, default: str) -> Value | None:
-        """A resource beside the Ray resources; `default` is the namespace of those that name none."""
-        for other in self.others:
-            where = "" if kind in _NOWHERE else other.at("metadata", "namespace").raw or default
-            if other["kind"].raw == kind and other.at("metadata", "name").raw == name and where == namespace:
-                return other
-        return None
 
 
 @dataclass

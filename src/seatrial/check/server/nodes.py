@@ -8,21 +8,34 @@ from typing import Any
 
 from seatrial.check.manifest import RayGroup, accelerators
 from seatrial.check.operator import overwrites_command
-from seatrial.check.rule import Facts, Hit, Severity
+from seatrial.check.rule import K8S_DOCS, Facts, Hit, Severity
 from seatrial.check.server.fit import FITS, LABELS, TAINTS, Demand, demand, misfit, room
 from seatrial.check.server.interview import Interview, NotAnswered
-from seatrial.check.server.port import Node
-from seatrial.check.server.rules import found_by
+from seatrial.check.server.rule import server_rule
 from seatrial.check.values import Value
+from seatrial.kube.nodes import Node
 
+_SCHEDULING = f"{K8S_DOCS}/concepts/scheduling-eviction/assign-pod-node/"
+_DEVICE_PLUGINS = f"{K8S_DOCS}/concepts/extend-kubernetes/compute-storage-net/device-plugins/"
+_CUDA = "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
 _EFA = "vpc.amazonaws.com/efa"
 _PLUGINS = {"nvidia.com/": "NVIDIA", _EFA: "EFA"}  # beginnings of resources, and whose device plugin offers them
 _DRIVER = ("nvidia.com/cuda.driver-version.major", "nvidia.com/cuda.driver.major")  # GPU feature discovery; old: second
 _LEAST_DRIVER = {13: 580, 12: 525}  # by major version of CUDA; minor version compatibility
 
 
-@found_by("no-node-fits")
+@server_rule(
+    "no-node-fits",
+    "error",
+    "group",
+    title="pods for which there is no node",
+    fix="compare with `kubectl describe nodes`",
+    source=_SCHEDULING,
+)
 def no_node_fits(group: RayGroup, asked: Interview) -> Iterator[Hit]:
+    """No node is ready, carries the labels, has no taint against the pod and is large enough for it, even with nothing
+    else on it: the pod stays Pending. Where something may add nodes it is a warning.
+    """
     if not _starts(group):
         return
     wanted, nodes = _demand(group, asked), asked.nodes()
@@ -80,8 +93,18 @@ def _zones(group: RayGroup, asked: Interview) -> list[tuple[Mapping[str, Any], .
         return []
 
 
-@found_by("too-few-nodes")
+@server_rule(
+    "too-few-nodes",
+    "error",
+    "group",
+    title="more pods than there is room for",
+    fix="ask for fewer or smaller pods, or add nodes",
+    source=_SCHEDULING,
+)
 def too_few_nodes(group: RayGroup, asked: Interview) -> Iterator[Hit]:
+    """The nodes that would take them cannot hold all of the group's pods at once, even with nothing else on them. Where
+    something may add nodes it is a warning.
+    """
     if not _starts(group) or group.pods < 2:
         return
     wanted = _demand(group, asked)
@@ -94,8 +117,18 @@ def too_few_nodes(group: RayGroup, asked: Interview) -> Iterator[Hit]:
         yield Hit(group.value["replicas"], seen, f"room for {group.pods}", severity)
 
 
-@found_by("device-plugin-missing")
+@server_rule(
+    "device-plugin-missing",
+    "error",
+    "group",
+    title="a device that no node offers and no plugin would announce",
+    fix="install the NVIDIA device plugin or GPU operator, and the EFA device plugin",
+    source=_DEVICE_PLUGINS,
+)
 def device_plugin_missing(group: RayGroup, asked: Interview) -> Iterator[Hit]:
+    """GPUs and EFA interfaces are known to the scheduler only through a device plugin on the nodes. Where something may
+    add nodes it is a warning: node images may bring the plugin.
+    """
     wanted = {
         key: value for key, value in [*accelerators(group), (_EFA, group.requested(_EFA))] if value.known_quantity()
     }
@@ -118,12 +151,21 @@ def _announced(word: str, asked: Interview) -> bool:
     return any(word in name and "device-plugin" in name for name in names)
 
 
-@found_by("cuda-driver-too-old")
+@server_rule(
+    "cuda-driver-too-old",
+    "error",
+    "gpu",
+    title="nodes whose NVIDIA driver is too old for the image",
+    fix="use nodes with a newer driver, or an image of an older CUDA",
+    source=_CUDA,
+)
 def cuda_driver_too_old(group: RayGroup, asked: Interview) -> Iterator[Hit]:
-    """Of the nodes that would take the pod. A command of its own may well load CUDA's compatibility libraries."""
+    """CUDA 13 needs driver 580 or later, CUDA 12 driver 525; the image's own check does not run under KubeRay.
+    `torch.cuda.is_available()` is False and NCCL does not start.
+    """
     cuda = Facts("").image(group.image).cuda or ""
     least = _LEAST_DRIVER.get(int(cuda.partition(".")[0] or 0))
-    if least is None or overwrites_command(group):
+    if least is None or overwrites_command(group):  # such a command may load CUDA's compatibility libraries
         return
     wanted = _demand(group, asked)
     fitting = [node for node in asked.nodes() if misfit(node, wanted)[0] == FITS]

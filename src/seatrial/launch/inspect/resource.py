@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from seatrial.check.effective import lines
 from seatrial.check.manifest import Manifest, unlisted
 from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.reading import documents
-from seatrial.check.server.port import Unanswered
 from seatrial.errors import InputError, clean
-from seatrial.launch.kubernetes import KINDS, Event, Json, Port, connect
+from seatrial.kube import Json
+from seatrial.kube.connect import connect
+from seatrial.kube.failures import Unanswered
+from seatrial.kube.pods import Event, Pod
 
 FIELD = "RESOURCE"
+KINDS = {"rayjob": "RayJob", "raycluster": "RayCluster"}
 _SHOWN_EVENTS = 50
 _STATUS = {
     "RayJob": (
@@ -32,6 +35,28 @@ _STATUS = {
 }
 
 
+class Kubernetes(Protocol):
+    """What `seatrial inspect` asks of a cluster; `seatrial.kube.cluster` answers it. Only reads."""
+
+    @property
+    def title(self) -> str:
+        """How messages name it."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace where none is given."""
+
+    def pods(self, namespace: str, selector: str) -> tuple[Pod, ...] | Unanswered: ...
+
+    def events(self, namespace: str, selector: str = "") -> tuple[Event, ...] | Unanswered: ...
+
+    def resource(self, kind: str, namespace: str, name: str) -> Json | Unanswered | None:
+        """A RayJob or RayCluster as the cluster has it; None where there is none of that name."""
+
+    def names(self, kind: str, namespace: str) -> tuple[str, ...] | Unanswered:
+        """Every RayJob or RayCluster of a namespace."""
+
+
 @dataclass(frozen=True)
 class Resource:
     """What the Kubernetes API said. `job` is the submission's id where the resource is a RayJob that has started."""
@@ -42,26 +67,26 @@ class Resource:
     how_to_reach: str
 
 
-def look_up(text: str, namespace: str, context: str, port: Port | None = None) -> Resource:
+def look_up(text: str, namespace: str, context: str, api: Kubernetes | None = None) -> Resource:
     """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where it is not to be had."""
     kind, name = _parsed(text)
-    port = port or connect(context)
-    namespace = namespace or port.namespace
-    item = _get(port, kind, namespace, name)
+    api = api or connect(context, option="--context")
+    namespace = namespace or api.namespace
+    item = _get(api, kind, namespace, name)
     status = item.get("status") or {}
     cluster, job = name, ""
     if kind == "RayJob":
         cluster, job = str(status.get("rayClusterName") or ""), str(status.get("jobId") or "")
     seen: dict[str, Any] = {
         "resource": f"{kind} {namespace}/{name}",
-        "cluster": port.title,
+        "cluster": api.title,
         "status": {key: status[key] for key in _STATUS[kind] if key in status},
         "ray_cluster": cluster,
-        **_pods(port, namespace, cluster),
+        **_pods(api, namespace, cluster),
         **_effective(item, kind),
     }
-    seen |= _events(port, namespace, {name, cluster, *(pod["name"] for pod in seen["pods"])})
-    return Resource(name, job, seen, _how(port, kind, namespace, cluster, item))
+    seen |= _events(api, namespace, {name, cluster, *(pod["name"] for pod in seen["pods"])})
+    return Resource(name, job, seen, _how(api, kind, namespace, cluster, item))
 
 
 def _parsed(text: str) -> tuple[str, str]:
@@ -72,13 +97,13 @@ def _parsed(text: str) -> tuple[str, str]:
     return KINDS[kind], name
 
 
-def _get(port: Port, kind: str, namespace: str, name: str) -> Json:
-    item = port.resource(kind, namespace, name)
+def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
+    item = api.resource(kind, namespace, name)
     if isinstance(item, Unanswered):
-        raise InputError(f"{clean(port.title, 160)} does not tell: {item}", field=FIELD)
+        raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field=FIELD)
     if item is not None:
         return item
-    names = port.names(kind, namespace)
+    names = api.names(kind, namespace)
     known = () if isinstance(names, Unanswered) else names
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = f"there are {', '.join(known[:5])}" if known else "there is none"
@@ -86,10 +111,10 @@ def _get(port: Port, kind: str, namespace: str, name: str) -> Json:
     raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field=FIELD, fix=hint)
 
 
-def _pods(port: Port, namespace: str, cluster: str) -> dict[str, Any]:
+def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
     if not cluster:
         return {"pods": [], "unknown": "the RayJob has no cluster yet"}
-    pods = port.pods(namespace, f"ray.io/cluster={cluster}")
+    pods = api.pods(namespace, f"ray.io/cluster={cluster}")
     if isinstance(pods, Unanswered):
         return {"pods": [], "unknown": f"the pods could not be listed: {pods}"}
     if not pods:
@@ -97,9 +122,9 @@ def _pods(port: Port, namespace: str, cluster: str) -> dict[str, Any]:
     return {"pods": [pod.json() for pod in pods]}
 
 
-def _events(port: Port, namespace: str, names: set[str]) -> dict[str, Any]:
+def _events(api: Kubernetes, namespace: str, names: set[str]) -> dict[str, Any]:
     """Warnings about the resource, its cluster and its pods; Kubernetes keeps them for an hour."""
-    events = port.events(namespace, "type=Warning")
+    events = api.events(namespace, "type=Warning")
     if isinstance(events, Unanswered):
         return {"warnings": {"unknown": str(events)}}
     own = [event for event in events if event.about.partition("/")[2] in names]
@@ -126,9 +151,9 @@ def _effective(item: Json, kind: str) -> dict[str, Any]:
     return {"effective": derived, "kuberay_assumed": DEFAULT_KUBERAY}
 
 
-def _how(port: Port, kind: str, namespace: str, cluster: str, item: Json) -> str:
+def _how(api: Kubernetes, kind: str, namespace: str, cluster: str, item: Json) -> str:
     """The command after which --address shows the rest."""
-    holder = item if kind == "RayCluster" else port.resource("RayCluster", namespace, cluster) if cluster else None
+    holder = item if kind == "RayCluster" else api.resource("RayCluster", namespace, cluster) if cluster else None
     head = {} if holder is None or isinstance(holder, Unanswered) else (holder.get("status") or {}).get("head") or {}
     service = head.get("serviceName") or (f"{cluster}-head-svc" if cluster else "")
     if not service:

@@ -1,16 +1,52 @@
-"""What a broken exchange means, in words: the client's errors, and urllib3's under them."""
+"""Why there is no answer: a value, never an exception. No permission, no connection, a time-out, a strange shape."""
 
 from __future__ import annotations
 
 import re
-import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
 
-from seatrial.check.server.port import Unanswered
 from seatrial.errors import clean
+from seatrial.kube import Json
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """Why the cluster gave no answer."""
+
+    reason: str  # `403`, `timed out after 10 s`, `connection refused`
+    needs: str = ""  # the permission that would bring one: `list nodes`
+    lost: bool = False  # nor will it answer anything else
+
+    def __str__(self) -> str:
+        return f"{self.reason} (needs {self.needs})" if self.needs else self.reason
+
+
+def parsed(parse: Callable[[Json], T], content: Json | None) -> T | Unanswered:
+    """What `parse` makes of an answer; an answer in a shape that the API does not have is none."""
+    try:
+        if content is not None:
+            return parse(content)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
+        pass
+    return Unanswered("an answer in another shape than the API's")
+
+
+def refused(code: int, needs: str) -> Unanswered:
+    """403 is cured by a permission. Being nobody (401) is not, and holds for every further question."""
+    return Unanswered(str(code), needs if code == 403 else "", lost=code == 401)
 
 
 def reason(error: Exception, timeout_s: float) -> Unanswered | None:
-    """Why there is no answer; None for an error that is none of the network's. A failed connection is lost for all."""
+    """What a broken exchange means; None for an error that is none of the network's.
+
+    The errors are the client's, and urllib3's under them. A failed connection is lost for all further questions.
+    """
+    import ssl
+
     from urllib3 import exceptions as u
 
     if isinstance(error, u.ProxyError):
@@ -32,6 +68,8 @@ def reason(error: Exception, timeout_s: float) -> Unanswered | None:
 
 def _tls(error: Exception) -> str:
     """`certificate verify failed: self-signed certificate`."""
+    import ssl
+
     inner = error.args[0] if error.args and isinstance(error.args[0], ssl.SSLError) else error
     if isinstance(inner, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {inner.verify_message}"

@@ -1,7 +1,7 @@
 """HTTP to an API server, over the connection pool and the credentials of a `kubernetes` client.
 
 Answers are read as JSON: the client's generated models refuse answers of newer API versions, and a CRD of KubeRay
-takes them seconds. Nothing is written: whatever is not a GET is a dry run.
+takes them seconds. Nothing is written: whatever is not a GET is a dry run. A method gives an answer or `Unanswered`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from seatrial.check.server.answers import Json
-from seatrial.check.server.failures import reason
-from seatrial.check.server.port import Unanswered
+from seatrial.kube import Json
+from seatrial.kube.failures import Unanswered, parsed, reason, refused
 
 T = TypeVar("T")
 _MOST_BYTES = 256 << 20  # of one answer
@@ -22,7 +21,7 @@ _MOST_TIMES = 6  # the time-out, for all of an answer; the time-out itself is fo
 _PAGE = 500  # items of a list at a time
 
 
-class Transport:
+class ApiServer:
     """Requests to one API server, each within a time-out in seconds. The second time-out counts as no connection."""
 
     def __init__(self, client: Any, timeout_s: float):
@@ -100,11 +99,20 @@ class Transport:
         return code, _object(raw)
 
     def _raw(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, bytes]:
+        response = self._open(method, path, query, body)
+        try:
+            raw = _read(response, time.monotonic() + _MOST_TIMES * self._timeout_s)
+        finally:
+            response.close()
+        return int(response.status), raw
+
+    def _open(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> Any:
+        """A response whose body is still to be read, and which is to be closed. Every request goes through here."""
         from urllib3 import Timeout
 
         if method != "GET" and query.get("dryRun") != "All":
             raise AssertionError("a request that would write")
-        response = self._client.rest_client.pool_manager.request(
+        return self._client.rest_client.pool_manager.request(
             method,
             f"{self._client.configuration.host.rstrip('/')}{path}?{urlencode(query)}",
             headers=self._headers(method),
@@ -114,11 +122,6 @@ class Transport:
             preload_content=False,
             enforce_content_length=True,
         )
-        try:
-            raw = _read(response, time.monotonic() + _MOST_TIMES * self._timeout_s)
-        finally:
-            response.close()
-        return int(response.status), raw
 
     def _headers(self, method: str) -> dict[str, str]:
         headers = {**self._client.default_headers, "Accept": "application/json"}
@@ -146,18 +149,3 @@ def _object(raw: bytes) -> Json | None:
     except ValueError:  # a proxy's page
         return None
     return content if isinstance(content, dict) else None
-
-
-def parsed(parse: Callable[[Json], T], content: Json | None) -> T | Unanswered:
-    """What `parse` makes of an answer; an answer in a shape that the API does not have is none."""
-    try:
-        if content is not None:
-            return parse(content)
-    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
-        pass
-    return Unanswered("an answer in another shape than the API's")
-
-
-def refused(code: int, needs: str) -> Unanswered:
-    """403 is cured by a permission. Being nobody (401) is not, and holds for every further question."""
-    return Unanswered(str(code), needs if code == 403 else "", lost=code == 401)

@@ -1,0 +1,54 @@
+"""The namespace of the resource, and the service accounts in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.check.manifest import Manifest
+from seatrial.check.rule import K8S_DOCS, Hit
+from seatrial.check.server.interview import Interview
+from seatrial.check.server.rule import server_rule
+from seatrial.check.values import Value
+
+
+@server_rule(
+    "namespace-missing",
+    "error",
+    "manifest",
+    title="a namespace that is not there",
+    fix="create it first, or name another one",
+    source=f"{K8S_DOCS}/concepts/overview/working-with-objects/namespaces/",
+)
+def namespace_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """The API server refuses a resource of a namespace that does not exist or is being deleted."""
+    value, namespace = manifest.metadata["namespace"], asked.namespace(manifest)
+    phase, title = asked.phase(namespace), namespace if value else f"{namespace}, the context's,"
+    if phase is None and not asked.brings("Namespace", "", namespace):
+        yield Hit(value, f"namespace {title} is not in the cluster", "a namespace that is there")
+    elif phase == "Terminating":
+        yield Hit(value, f"namespace {title} is being deleted", "a namespace that stays")
+
+
+def known_first(values: list[Value]) -> list[Value]:
+    """One for each text; placeholders last, so that what can be told is told before CannotTell ends it."""
+    return sorted({value.raw: value for value in reversed(values) if value}.values(), key=lambda value: value.unknown)
+
+
+@server_rule(
+    "sa-missing",
+    "error",
+    "manifest",
+    title="a service account that is not there",
+    fix="create it in the same namespace",
+    source=f"{K8S_DOCS}/tasks/configure-pod-container/configure-service-account/",
+)
+def sa_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+    """The operator cannot create the pods: `serviceaccount not found`."""
+    # KubeRay makes one only for an autoscaling head that names none; `default` is in every namespace.
+    namespace = asked.namespace(manifest)
+    for value in known_first([pod.spec["serviceAccountName"] for pod in manifest.pods]):
+        name = value.require_known()
+        if name == "default" or asked.brings("ServiceAccount", namespace, name):
+            continue
+        if name not in asked.service_accounts(namespace):
+            yield Hit(value, f"namespace {namespace} has no service account {name}", "one that is there")
