@@ -14,8 +14,8 @@ import pytest
 
 from seatrial.errors import InputError
 from seatrial.image.client import MAX_BYTES, Timeout
+from seatrial.image.comparison import compare, same_image
 from seatrial.image.errors import Altered, Denied, RegistryError, Unreachable
-from seatrial.image.likeness import compare, same_image
 from seatrial.image.reference import parse
 from seatrial.image.registry import Resolved, resolve
 from tests.support.registry import (

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from seatrial.errors import EXIT_OK, EXIT_REFUTED, InputError, clean
-from seatrial.image import likeness, pin
+from seatrial.image import comparison, pin
 
 PLAIN = click.option("--plain-http", is_flag=True, help="use HTTP without TLS; localhost always does")
 PLATFORM = click.option("--platform", default="", metavar="OS/ARCH", help="this platform alone, such as linux/amd64")
@@ -66,7 +66,7 @@ def same(a: str, b: str, platform: str, plain_http: bool, as_json: bool) -> int:
 
     Exit 0 the same; 1 different, or one is a platform's manifest of the other: --platform compares that alone.
     """
-    result = likeness.compare(a, b, platform=platform, plain_http=plain_http)
+    result = comparison.compare(a, b, platform=platform, plain_http=plain_http)
     if as_json:
         click.echo(json.dumps({"a": a, "b": b, "kind": result.kind, "why": result.why}, indent=2))
     else:

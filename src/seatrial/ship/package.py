@@ -32,7 +32,7 @@ class Part:
 
 
 @dataclass
-class _Open:
+class _OpenPart:
     """A part that is being filled, and the most that it will measure."""
 
     files: dict[str, bytes] = field(default_factory=dict)
@@ -54,14 +54,14 @@ def parts(files: dict[str, bytes], limit: int = LIMIT_BYTES) -> tuple[Part, ...]
 
     Units apart measure more than in one zip, so that what is counted is an upper bound.
     """
-    opened = [_Open()]
+    opened = [_OpenPart()]
     for unit in _units(files, _ROOT, limit):
         size = len(_zip(unit))
         if size > limit:
             raise SeatrialError(f"{min(unit)} and its neighbours are {size} bytes as a zip; a part holds {limit}")
         target = next((part for part in opened if part.size + size <= limit), None)
         if target is None:
-            opened.append(target := _Open())
+            opened.append(target := _OpenPart())
         target.add(unit, size)
     names = (f"{_ROOT}.zip", *(f"{_ROOT}-{number}.zip" for number in range(2, len(opened) + 1)))
     return tuple(Part(name, _zip(part.files)) for name, part in zip(names, opened, strict=True))
