@@ -1,4 +1,4 @@
-"""Whether two images are one. Only digests count: a mirror with the same digest is the same image."""
+"""Whether two references name the same image. Only digests count: a mirror with the same digest is the same image."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Image = Resolved | str  # resolved, or a bare digest
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two images relate, and why; `contains`: one is an index, the other one of its platforms' manifests."""
+    """How two images relate, and why. `contains`: one is an index, and the other is a manifest of it."""
 
     kind: Literal["same", "contains", "different"]
     why: str
 
 
 def same_image(a: Image, b: Image) -> Comparison:
-    """How `a` relates to `b`. Nothing is known of what is under a bare digest: only the other side can contain it."""
+    """How `a` relates to `b`. A bare digest can be contained, but contains nothing: it is not resolved."""
     one, other = _digest(a), _digest(b)
     if one == other:
         return Comparison("same", f"both are {one}")
@@ -36,8 +36,8 @@ def same_image(a: Image, b: Image) -> Comparison:
 def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> Comparison:
     """How two references (or bare digests) relate, as their registries resolve them now.
 
-    Where both have one digest no registry is asked. With `platform` two indexes are the same where their manifests for
-    it are. Raises what `resolve` raises, and InputError for both texts before any registry is asked.
+    If both state the same digest, no registry is asked. With `platform`, two indexes are the same if their manifests
+    for this platform are. Raises what `resolve` raises. A wrong text raises InputError before any registry is asked.
     """
     check_platform(platform)
     named = [text if is_digest(text) else parse(text) for text in (a, b)]
@@ -60,7 +60,7 @@ def _only(image: Image, platform: str) -> str:
     found = image.of(platform)
     if len(found) > 1:
         expected = f"one of {', '.join(name for name, _ in found)}"
-        raise InputError(f"{clean(platform)} means several", field="--platform", expected=expected)
+        raise InputError(f"{clean(platform)} means several platforms", field="--platform", expected=expected)
     return found[0][1]
 
 
