@@ -165,8 +165,8 @@ class Client:
         if self.status not in (401, 403):
             return RegistryError(f"{said} for {what}; expected a manifest")
         return Denied(
-            f"{host} refuses {what} ({said}); tried with {self.credentials.source}; `docker login {host}` sets credentials; "
-            "some registries also answer so if the repository does not exist"
+            f"{host} refuses {what} ({said}); tried with {self.credentials.source}; "
+            f"`docker login {host}` sets credentials; some registries also answer so if the repository does not exist"
         )
 
     def _missing(self, name: str, body: bytes) -> InputError:
