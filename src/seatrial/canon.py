@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785), digests and UTC time, with the standard library only.
 
-Everything that is hashed goes through `canonical`, so that a digest depends on the value and never on key order,
-white space or the language that wrote it.
+Everything that is hashed passes through `canonical`: a digest depends on the value alone, not on key order, white
+space or the language that wrote it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The exception tree; each class carries the exit code of a command that ends with it.
 
-SeatrialError                 70  seatrial's own fault unless a subclass says otherwise
+SeatrialError                 70  a bug in seatrial, unless a subclass says otherwise
 ├── InputError                 2  the user's input is wrong: place, seen, expected, what to do
 ├── EvidenceError              2  a record or run directory cannot be read
 └── RunError                   4  the run ended early, or could not start

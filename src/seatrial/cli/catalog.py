@@ -96,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _details(entry: Entry) -> list[str]:
-    """`field  value` for everything that is known, then what is unknown; each source on a line of its own."""
+    """`field  value` for each known field, then the unknown fields, then each source on its own line."""
     values = {field.name: getattr(entry, field.name) for field in fields(entry)}
     sources = values.pop("source").split("; ")
     unknown = tuple(name for name, value in values.items() if value is None and name not in NOTHING)

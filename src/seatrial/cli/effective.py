@@ -43,7 +43,7 @@ def echo(found: list[Effective]) -> None:
 
 
 def rows(lines: list[Line], width: int) -> Iterator[tuple[str, str]]:
-    """Lines of text of at most `width` columns where words allow it, each with its style."""
+    """Lines of text, each with its style. They have at most `width` columns, unless a single word is longer."""
     widths = _widths(lines, width)
     part = ""
     for line in lines:

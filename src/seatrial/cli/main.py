@@ -60,7 +60,7 @@ def group() -> None:
       2   the input is wrong
       3   none refuted, at least one not established
       4   the run ended early; what was seen is sealed
-      70  seatrial's own fault
+      70  a bug in seatrial
     """
 
 

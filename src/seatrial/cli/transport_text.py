@@ -14,7 +14,7 @@ MOST_HOSTS = 12  # a matrix of more does not fit a terminal
 
 
 def lines(document: dict[str, Any], expect: str, ranks: int) -> Iterator[str]:
-    """The findings first, then what they rest on."""
+    """The findings first, then the facts behind them."""
     for finding in document["findings"]:
         yield from _finding(finding, expect)
     yield ""

@@ -1,4 +1,4 @@
-"""A sealed run as lines of a log, for a client that cannot see the storage: the record and what it lists.
+"""A sealed run as lines of a log, for a client that cannot see the storage: the record and its files.
 
 Each line begins with a mark, so that other lines may come between. The first one describes the delivery; the others
 are numbered pieces of a zip in base64. Checkpoint shards and files beyond the limit are left out, and the first line

@@ -14,7 +14,7 @@ from seatrial.events import Layout, Redactor
 from seatrial.probe import processes
 from seatrial.record import seal
 
-DRIVER_LOG = "driver.log"  # in the session folder: raw output never lies in the run directory
+DRIVER_LOG = "driver.log"  # in the session folder: the run directory never holds raw output
 LOG_TAIL_BYTES = 2 << 20
 GRACE_S = 5.0
 STILL_S = 2.0
@@ -41,7 +41,7 @@ def wait_until_closed(layout: Layout) -> None:
 
 
 def closed(path: Path) -> bool:
-    """Whether the last line of an event file says that its process has nothing more to say."""
+    """Whether the last event of a file is `closed`: its process writes no more."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - CLOSED_BYTES))

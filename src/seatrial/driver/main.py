@@ -280,7 +280,7 @@ class Driver:
             (self._note_pods, "the pods could not be recorded"),
             (stop_probes, "a probe ended badly"),
             (session.keep_logs, "a host's logs could not be kept"),
-            (spare, "Ray did not tell its own actors"),
+            (spare, "Ray did not list its detached actors"),
             (session.close, "Ray ended badly"),  # its leftover processes are ended later
         ):
             try:

@@ -24,7 +24,7 @@ from seatrial.probe.processes import ROLE_VARIABLE, SCRIPT_ROLE
 from seatrial.trial.script import Script
 
 TERMINAL = ("FINISHED", "ERRORED", "ABORTED")
-JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray's own job submission hands to an entrypoint's ray.init
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job submission sets it for an entrypoint's ray.init
 LOG = "script.log"
 LOG_BYTES = 32 << 20
 TAIL_LINES = 400

@@ -21,7 +21,7 @@ from seatrial.trial import Trial
 
 POLL_S = 1.0
 STEPS_S = 5.0  # the least time between two lines of progress
-DIRECTORY, RECORD = "run directory ", "record "  # what a client looks for, after `seatrial: `
+DIRECTORY, RECORD = "run directory ", "record "  # a client looks for these behind `seatrial: `
 SHOWN_LINES = 10  # Ray shows so many lines of a failed job's log, the last ones
 
 

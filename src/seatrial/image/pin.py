@@ -29,7 +29,7 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # PyYAML's line breaks: its 
 
 @dataclass(frozen=True)
 class Pin:
-    """A reference in the user's spelling, beside what it names now.
+    """A reference as the user wrote it, and the image that it names now.
 
     `unpinned`: it has no digest. `unchanged`: its digest is what the tag names. `platform`: the tag names an index, and
     its digest is the manifest of `platform` in it. `moved`: the tag names another image now.

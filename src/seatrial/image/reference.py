@@ -29,7 +29,7 @@ _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9.]+)?")
 
 @dataclass(frozen=True)
 class Reference:
-    """One image as a registry knows it; `tag` and `digest` are empty where the text had none."""
+    """One image as a registry knows it; `tag` and `digest` are empty if the text has none."""
 
     registry: str
     repository: str

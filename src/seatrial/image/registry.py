@@ -1,4 +1,4 @@
-"""From a tag to what it names now: the digest, the platforms under it, and the labels of the image."""
+"""Resolves a reference: the digest, the platforms and the labels of the image that it names now."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFERRED = "linux/amd64"
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a reference names at its registry.
+    """The image that a reference names at its registry.
 
     `digest` is the digest of the index, or of the image if there is no index. `platforms` are pairs of
     `os/arch[/variant]` and a manifest's digest. `labels` are those of the platform `labels_of`, which is empty if no
@@ -48,7 +48,7 @@ class Resolved:
 def resolve(
     reference: Reference, *, platform: str = "", plain_http: bool = False, timeout: Timeout | None = None
 ) -> Resolved:
-    """Asks the registry what `reference` names: its digest where it has one, else its tag.
+    """Asks the registry what `reference` names, by its digest if it has one, else by its tag.
 
     With `platform` the image must have this platform, and the labels are its labels. Raises InputError for a tag or
     a platform that does not exist, Altered for bytes without their digest, RegistryError if no usable answer comes.

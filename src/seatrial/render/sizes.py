@@ -41,7 +41,7 @@ class GroupSizes:
     replicas: int
     pod: PodSize
     takes_node: bool  # a pod takes all GPUs of its node
-    asked: WorkerGroup
+    asked: WorkerGroup  # the group as the trial states it
 
 
 def head_size(head: Head) -> PodSize:

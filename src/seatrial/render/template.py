@@ -105,7 +105,7 @@ class _Editor:
     """Puts what a trial needs into one Ray resource."""
 
     def __init__(self, context: Context, edit: Edit, path: str, as_patch: bool):
-        self._frame, self._edit, self._path, self._as_patch = context, edit, path, as_patch
+        self._context, self._edit, self._path, self._as_patch = context, edit, path, as_patch
         self.kind = str(edit.get(("kind",)))
         self._cluster = _CLUSTER_AT[self.kind]
 
@@ -115,7 +115,7 @@ class _Editor:
         A component needs no such annotation: its base still has the entrypoint.
         """
         self._check_namespace()
-        self._edit.put(("metadata", "annotations", TRIAL_DIGEST), self._frame.digest)
+        self._edit.put(("metadata", "annotations", TRIAL_DIGEST), self._context.digest)
         if self.kind != "RayJob":
             return
         if self._edit.get(("spec", "clusterSelector")):
@@ -133,7 +133,7 @@ class _Editor:
 
     def _check_namespace(self) -> None:
         """The ConfigMaps must be in the pods' namespace. If the manifest names none, neither do they."""
-        asked, theirs = self._frame.trial.cluster.namespace, self._edit.get(("metadata", "namespace"))
+        asked, theirs = self._context.trial.cluster.namespace, self._edit.get(("metadata", "namespace"))
         if asked and theirs and asked != theirs and "$" not in theirs:
             raise InputError(
                 f"saw {asked}",
@@ -154,7 +154,7 @@ class _Editor:
         found = [_PodTemplate((*self._cluster, "headGroupSpec", "template"), "headGroupSpec", trains=not workers)]
         for number in range(len(workers) if isinstance(workers, list) else 0):
             path = (*self._cluster, "workerGroupSpecs", number)
-            self._edit.expect((*path, "groupName"))
+            self._edit.expect((*path, "groupName"))  # a patch names groups by position: the base must still have it
             found.append(_PodTemplate((*path, "template"), f"workerGroupSpecs.{number}", trains=True))
         for pod in found:
             if not isinstance(self._edit.get(pod.container), dict):
@@ -166,8 +166,8 @@ class _Editor:
     def pod(self, pod: _PodTemplate) -> None:
         """Extends one pod template: digest, package and trial, variables, storage."""
         self._check_image(pod)
-        self._edit.put((*pod.path, "metadata", "annotations", TRIAL_DIGEST), self._frame.digest)
-        self._volume(pod, self._frame.volume, MOUNT, read_only=True)
+        self._edit.put((*pod.path, "metadata", "annotations", TRIAL_DIGEST), self._context.digest)
+        self._volume(pod, self._context.volume, MOUNT, read_only=True)
         self._prepend_python_path(pod)
         if pod.name == "headGroupSpec":
             self._variable(pod, "RAY_JOB_STOP_WAIT_TIME_S", f"{STOP_S:g}")
@@ -179,13 +179,13 @@ class _Editor:
 
     def _check_image(self, pod: _PodTemplate) -> None:
         """The record states the trial's image, so the manifest must run that one."""
-        asked, theirs = self._frame.trial.image, str(self._edit.get((*pod.container, "image"), ""))
+        asked, theirs = self._context.trial.image, str(self._edit.get((*pod.container, "image"), ""))
         if asked and theirs and "$" not in theirs and theirs != asked and not self._as_patch:
             raise InputError(f"saw {asked}", field="image", expected=f"{theirs}, which {pod.name} of {self._path} runs")
 
     def _require(self, pod: _PodTemplate) -> None:
         """Pins NCCL's network if the trial requires one. The team's pods must then ask for it."""
-        if not self._frame.trial.cluster.require:
+        if not self._context.trial.cluster.require:
             return
         limits = self._edit.get((*pod.container, "resources", "limits"), {})
         if EFA not in limits:
@@ -216,7 +216,7 @@ class _Editor:
         return next((i for i, entry in enumerate(env) if isinstance(entry, dict) and entry.get("name") == name), None)
 
     def _prepend_python_path(self, pod: _PodTemplate) -> None:
-        position, own = self._variable_at(pod, "PYTHONPATH"), self._frame.python_path
+        position, own = self._variable_at(pod, "PYTHONPATH"), self._context.python_path
         if position is None:
             self._variable(pod, "PYTHONPATH", own)
             return
@@ -228,7 +228,7 @@ class _Editor:
         self._edit.put((*path, "value"), f"{own}:{theirs}" if theirs else own)
 
     def _storage(self, pod: _PodTemplate) -> None:
-        storage = self._frame.trial.storage
+        storage = self._context.trial.storage
         if self._on_shared_mount(pod, storage.path):
             return
         if storage.volume is None:
@@ -248,9 +248,10 @@ class _Editor:
         holding = [m for m in mounts if isinstance(m, dict) and below(path, str(m.get("mountPath") or "/nowhere"))]
         if not holding:
             return False
-        name = max(holding, key=lambda m: len(m["mountPath"])).get("name")
+        name = max(holding, key=lambda m: len(m["mountPath"])).get("name")  # the longest mount path is the innermost
         volumes = self._edit.get((*pod.spec, "volumes"), [])
         volume = next((v for v in volumes if isinstance(v, dict) and v.get("name") == name), {})
+        # A volume has its name and one source; these sources belong to one pod or are read-only.
         return bool(set(volume) - {"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected"})
 
     def _volume(self, pod: _PodTemplate, volume: dict[str, Any], mount: str, read_only: bool = False) -> None:

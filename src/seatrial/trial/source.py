@@ -73,7 +73,7 @@ def read(path: Path) -> bytes:
 
 
 def parse(raw: bytes, name: str) -> Source:
-    """The document in `raw`; `name` is the path in its places. Raises InputError; an empty file has the data None."""
+    """The document in `raw`. Its places state the path `name`; an empty file has the data None. Raises InputError."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
