@@ -69,9 +69,8 @@ def say(line: str) -> None:
 
 
 def _follow(progress: Progress, layout: Layout, ended: threading.Event) -> None:
-    followers = [
-        Follower(layout, names) for names in ("driver", "rank-*")
-    ]  # probes write many events, and none of these
+    # Not the probes: they write many events, and none that gives a line.
+    followers = [Follower(layout, names) for names in ("driver", "rank-*")]
     while not ended.wait(POLL_S):
         for name, event in (found for follower in followers for found in follower.poll()):
             for line in progress.lines(name, event):
