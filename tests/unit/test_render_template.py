@@ -213,7 +213,7 @@ def test_another_namespace_than_the_template_names():
     ],
 )  # fmt: skip
 def test_what_the_template_says_is_not_said_again(key, value):
-    with pytest.raises(InputError, match=rf"cluster.{key}: is given beside cluster.template; .*team.yaml sets it"):
+    with pytest.raises(InputError, match=rf"cluster.{key}: is given beside cluster.template; .*set it in team.yaml"):
         render(for_team(cluster={key: value}), base=TEAM)
 
 
@@ -274,7 +274,7 @@ def test_the_manifests_that_teams_start_from_are_taken(name):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("kind: RayJob", "kind: RayService", "holds no Ray resource; expected one RayJob or RayCluster"),
+        ("kind: RayJob", "kind: RayService", "holds neither a RayJob nor a RayCluster; expected one RayJob or RayCluster"),
         ("name: finetune\n", "name: {{ .Release.Name }}\n", "of a Helm template; expected a manifest as kubectl takes it"),
         ("shutdownAfter", "clusterSelector: {ray.io/cluster: x}\n  shutdownAfter", "spec.clusterSelector"),
         ("shutdownAfter", "submissionMode: InteractiveMode\n  shutdownAfter", "spec.submissionMode: saw InteractiveMode"),
@@ -305,7 +305,7 @@ def test_storage_must_be_shared():
 
 
 def test_two_ray_resources_are_one_too_many():
-    with pytest.raises(InputError, match="holds 2 Ray resources"):
+    with pytest.raises(InputError, match="holds 2 RayJobs or RayClusters"):
         rendered(f"{TEAM}---\n{TEAM}")
 
 

@@ -215,7 +215,7 @@ class _Reader:
         text, tag = str(node.value), node.tag.removeprefix(_YAML)
         unquoted = node.style is None
         implied = self._resolve(yaml.ScalarNode, text, (True, False)) if unquoted else f"{_YAML}str"
-        if node.tag == implied:  # the file states no tag
+        if node.tag == implied:  # no tag, or the one that is implied anyway
             return Plain(text) if unquoted and "\n" not in text else text
         if tag not in ("str", "int", "float", "bool", "null"):
             raise self._error(node, f"tag {node.tag.replace(_YAML, '!!')}")

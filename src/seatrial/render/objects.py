@@ -100,7 +100,7 @@ def ray_job(context: Context, ray: str) -> dict[str, Any]:
 
 
 def deadline(trial: Trial) -> int:
-    """Seconds after which KubeRay ends the job: preparation, start of training and reload, all steps."""
+    """Seconds after which KubeRay ends the job: preparation, then both starts and every step at their limits."""
     if trial.cluster.deadline:
         return int(trial.cluster.deadline)
     limits, steps = trial.workload.timeout, trial.workload.steps

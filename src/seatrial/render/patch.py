@@ -72,7 +72,7 @@ class Edit:
 
     def put(self, path: KeyPath, value: Any) -> None:
         """Sets a key. Creates the maps on the path that are missing."""
-        # The longest part of the path that exists; JSON patch adds below it only.
+        # The longest part of the path that exists: one operation adds all that is missing below it.
         depth = next((d for d in range(len(path) - 1, 0, -1) if self.get(path[:d]) is not None), 0)
         for part in reversed(path[depth + 1 :]):
             value = {part: value}

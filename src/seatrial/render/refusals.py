@@ -138,7 +138,7 @@ def _set_by_template(trial: Trial, key: str) -> None:
             "is given beside cluster.template",
             field=f"{section}.{key}".lstrip("."),
             expected="this setting in the template only: seatrial does not change it there",
-            fix=f"remove it from the trial; {PurePath(_template(trial)).name} sets it",
+            fix=f"remove it from the trial; set it in {PurePath(_template(trial)).name} if you need it",
         )
 
 

@@ -96,7 +96,7 @@ def _ray_resource(documents: list[Any], path: str) -> int:
         and document.get("kind") in _CLUSTER_AT
     ]
     if len(found) != 1:
-        seen = f"holds {len(found)} Ray resources" if found else "holds no Ray resource"
+        seen = f"holds {len(found)} RayJobs or RayClusters" if found else "holds neither a RayJob nor a RayCluster"
         raise InputError(seen, place=Place(path), expected="one RayJob or RayCluster of ray.io")
     return found[0]
 
@@ -139,7 +139,7 @@ class _Editor:
                 f"saw {asked}",
                 field="cluster.namespace",
                 expected=f"{theirs}, which {self._path} names",
-                fix="remove cluster.namespace: the template sets the namespace",
+                fix="remove cluster.namespace: the template's namespace counts",
             )
 
     def _runtime_env(self) -> dict[str, Any]:
