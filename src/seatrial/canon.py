@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785), digests and UTC time, with the standard library only.
 
-Everything that is hashed goes through `canonical`, so that a digest depends on the value and never on key order,
-white space or the language that wrote it.
+Everything that is hashed passes through `canonical`: a digest depends on the value alone, not on key order, white
+space or the language that wrote it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 def canonical(value: Json) -> bytes:
     """`value` as RFC 8785 bytes.
 
-    Raises ValueError for what RFC 8785 cannot express: a non-finite number, an integer beyond ±(2⁵³−1), a lone
-    surrogate, a key that is no string, a type that is not JSON. Callers turn those into text first (`exact`,
+    Raises ValueError for a value that RFC 8785 cannot express: a non-finite number, an integer beyond ±(2⁵³−1), a
+    lone surrogate, a key that is not a string, a type that is not JSON. Callers convert such values first (`exact`,
     `measured`, `printable`).
     """
     pieces: list[str] = []
@@ -36,7 +36,7 @@ def canonical(value: Json) -> bytes:
 
 
 def _encode(value: Json, write: Callable[[str], None]) -> None:
-    """One piece after the other: every event of a training goes through here, while it trains."""
+    """Writes the text piece by piece. Speed matters: each event of a training passes here while it trains."""
     if isinstance(value, str):
         write(_string(value))
     elif value is None or value is True or value is False:
@@ -66,7 +66,7 @@ def _encode(value: Json, write: Callable[[str], None]) -> None:
 
 
 def _sorted(value: dict[Any, Json]) -> list[str]:
-    """Keys by UTF-16 code units, as RFC 8785 has it; for ASCII that is their own order."""
+    """The keys in order of their UTF-16 code units (RFC 8785). For ASCII keys this is Python's own order."""
     ascii_only = True
     for key in value:
         if not isinstance(key, str):
@@ -88,7 +88,7 @@ def _number(value: float) -> str:
     if value == 0:
         return "0"
     shortest = repr(float(value))
-    if "e" not in shortest:  # from 1e-4 to 1e16 both lay digits out alike
+    if "e" not in shortest:  # from 1e-4 to 1e16 Python and ECMAScript write the same
         return shortest.removesuffix(".0")
     mantissa, _, exponent = shortest.removeprefix("-").partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -111,14 +111,14 @@ def _number(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` with each lone surrogate written out as `\\udcXX`, so that it can be encoded and still be recognised."""
+    """`text` with each lone surrogate written as `\\udcXX`: UTF-8 can encode that, and a reader still recognises it."""
     if text.isascii():
         return text
     return _SURROGATE.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def measured(value: float) -> Json:
-    """A measured number, or the error fact that stands for one that is not finite."""
+    """A measured number, or an error fact in place of a non-finite one."""
     if math.isfinite(value):
         return float(value)
     text = "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
@@ -126,12 +126,13 @@ def measured(value: float) -> Json:
 
 
 def exact(value: int) -> str:
-    """Counters and nanoseconds travel as decimal strings: they may pass 2⁵³."""
+    """`value` as a decimal string, for counters and nanoseconds: they may exceed 2⁵³."""
     return str(int(value))
 
 
 def plain(value: Json) -> Json:
-    """`value` made expressible: surrogates written out, non-finite and oversized numbers as facts and strings."""
+    """`value` as `canonical` accepts it: surrogates written out, non-finite numbers as error facts, large integers as
+    strings."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, bool) or value is None:
@@ -164,9 +165,9 @@ def file_digest(path: Path) -> str:
 
 
 def parse(data: bytes | str) -> Json:
-    """JSON that refuses what canonical JSON cannot hold (NaN, Infinity, 1e999, duplicate keys). Raises ValueError.
+    """Parses JSON. Raises ValueError for what canonical JSON cannot hold: NaN, Infinity, 1e999, duplicate keys.
 
-    A whole number beyond ±(2⁵³−1) is a double, as in ECMAScript: `canonical` writes 1e20 with all its digits.
+    A whole number beyond ±(2⁵³−1) becomes a double, as in ECMAScript: `canonical` writes 1e20 with all its digits.
     """
     return json.loads(
         data, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_finite, object_pairs_hook=_unique
@@ -184,7 +185,7 @@ def _integer(text: str) -> int | float:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise ValueError(f"{text} is beyond every double")
+        raise ValueError(f"{text} is too large for a double")
     return value
 
 

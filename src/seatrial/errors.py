@@ -1,9 +1,9 @@
 """The exception tree; each class carries the exit code of a command that ends with it.
 
-SeatrialError                 70  seatrial's own fault unless a subclass says otherwise
+SeatrialError                 70  a bug in seatrial, unless a subclass says otherwise
 ├── InputError                 2  the user's input is wrong: place, seen, expected, what to do
 ├── EvidenceError              2  a record or run directory cannot be read
-└── RunError                   4  the run ended early or could not be carried out
+└── RunError                   4  the run ended early, or could not start
     ├── TimedOut               4  a limit of `workload.timeout` passed
     └── Interrupted            4  Ctrl-C or SIGTERM
 """
@@ -28,7 +28,7 @@ class SeatrialError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where in the user's input something stands; `line` and `column` count from 1, 0 is unknown."""
+    """A place in the user's input. `line` and `column` count from 1; 0 means unknown."""
 
     path: str
     line: int = 0
@@ -39,7 +39,7 @@ class Place:
 
 
 class InputError(SeatrialError):
-    """One thing wrong with what the user wrote, in one line."""
+    """One mistake in the user's input, told in one line."""
 
     exit_code = EXIT_INPUT
 
@@ -48,14 +48,14 @@ class InputError(SeatrialError):
         super().__init__(self.line())
 
     def line(self) -> str:
-        """`place: field: seen; expected …; fix`, leaving out what is not known."""
+        """`place: field: seen; expected …; fix`, without the parts that are unknown."""
         head = "".join(f"{part}: " for part in (str(self.place) if self.place else "", self.field) if part)
         tail = "; ".join(part for part in (self.seen, self.expected and f"expected {self.expected}", self.fix) if part)
         return head + tail
 
 
 class InputErrors(InputError):
-    """Several things wrong at once, each on its own line."""
+    """Several mistakes in the user's input, one line each."""
 
     def __init__(self, errors: list[InputError]):
         self.errors = errors
@@ -66,13 +66,13 @@ class InputErrors(InputError):
 
 
 class EvidenceError(SeatrialError):
-    """A run directory, record or event file cannot be read as one."""
+    """A run directory, record or event file cannot be read, or does not hold what it must."""
 
     exit_code = EXIT_INPUT
 
 
 class RunError(SeatrialError):
-    """The run could not be carried out; what was seen is sealed."""
+    """The run ended early, or could not start. The record holds what was seen until then."""
 
     exit_code = EXIT_ENDED_EARLY
 
@@ -86,7 +86,7 @@ class Interrupted(RunError):
 
 
 def shown(value: object) -> str:
-    """A wrong value in one line: text and numbers as they are, the rest by kind."""
+    """A wrong value in one line: text and numbers verbatim, any other value by its kind."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):

@@ -148,7 +148,7 @@ def test_a_script_that_ray_train_starts_again(tmp_path: Path) -> None:
     [
         (NOTHING, "train.py ended with 0 and trained nothing: Ray Train saw no run; expected a script that calls fit()"),
         (OWN_RAY, "train.py started a Ray of its own (gcs_server"),
-        (RESOURCES, "under seatrial Ray is there, call ray.init() without arguments, or not at all"),
+        (RESOURCES, "under seatrial Ray runs already: call ray.init() without arguments, or not at all"),
         (IN_THE_SCRIPT, "observe() was called in the script, not in a worker"),
         (MISSING, "train.py ended with 1: ModuleNotFoundError: No module named 'no_such_package'; a package of the script"),
     ],

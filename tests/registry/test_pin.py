@@ -73,7 +73,7 @@ def test_write_changes_the_image_and_no_other_byte(
     assert path.read_bytes() == before.replace(ref.encode(), f"{ref}@{ray.digest}".encode())
     assert path.stat().st_mode & 0o777 == 0o640
     assert call("resolve", "t.yaml", "--write") == 0
-    assert "t.yaml: unchanged: pinned to what it names" in capsys.readouterr().out
+    assert "t.yaml: unchanged: the reference names the digest that is pinned" in capsys.readouterr().out
     assert os.listdir() == ["t.yaml"]
 
 
@@ -108,7 +108,8 @@ def test_a_tag_that_moved(registry: Registry, in_tmp: Path, capsys: Any) -> None
     for more in ([], ["--write"]):
         assert call("resolve", "t.yaml", *more) == 1
         assert (
-            f"t.yaml: the tag moved: pinned to {old.digest}, and it names {new.digest} now" in capsys.readouterr().out
+            f"t.yaml: the tag moved: {old.digest} is pinned, but the tag names {new.digest} now"
+            in capsys.readouterr().out
         )
         assert (in_tmp / "t.yaml").read_bytes() == before
     assert call("resolve", f"{ref}@{old.digest}") == 1
@@ -121,7 +122,10 @@ def test_pinned_to_one_platform_is_not_moved(registry: Registry, ray: Pushed, in
     amd = registry.image("team/ray", labels=LABELS)
     before = trial(in_tmp / "t.yaml", f"image: {registry.host}/team/ray:v1@{amd.digest}")
     assert call("resolve", "t.yaml", "--write", "--update") == 0
-    assert "t.yaml: unchanged: pinned to the linux/amd64 manifest of what it names" in capsys.readouterr().out
+    assert (
+        "t.yaml: unchanged: pinned to the linux/amd64 manifest of the index that the tag names"
+        in capsys.readouterr().out
+    )
     assert (in_tmp / "t.yaml").read_bytes() == before
 
 
@@ -164,7 +168,7 @@ def test_mistakes_are_one_line(registry: Registry, ray: Pushed, in_tmp: Path, ca
         failed(capsys, "resolve", ref, "--write") == f"seatrial: --write: saw {ref}; expected a trial file to write to"
     )
     assert "no.yaml: cannot be read: No such file" in failed(capsys, "resolve", "no.yaml")
-    assert "--update: saw --update alone; expected it together" in failed(capsys, "resolve", "t.yaml", "--update")
+    assert "--update: saw --update alone; expected --update together" in failed(capsys, "resolve", "t.yaml", "--update")
     trial(in_tmp / "t.yaml", "")
     assert "t.yaml:5:1: image: missing; expected the image" in failed(capsys, "resolve", "t.yaml")
     trial(in_tmp / "t.yaml", "image: Team/Ray")

@@ -14,8 +14,8 @@ import pytest
 
 from seatrial.errors import InputError
 from seatrial.image.client import MAX_BYTES, Timeout
+from seatrial.image.comparison import compare, same_image
 from seatrial.image.errors import Altered, Denied, RegistryError, Unreachable
-from seatrial.image.likeness import compare, same_image
 from seatrial.image.reference import parse
 from seatrial.image.registry import Resolved, resolve
 from tests.support.registry import (
@@ -135,7 +135,9 @@ def test_one_platform_of_two_indexes_can_be_the_same(registry: Registry) -> None
     assert compare(a, amd.digest, platform="linux/amd64").kind == "same"
     variants = [registry.image("team/arms", architecture="arm", variant=v) for v in ("v6", "v7")]
     registry.index("team/arms", "v1", variants)
-    with pytest.raises(InputError, match="linux/arm means several; expected one of linux/arm/v6, linux/arm/v7"):
+    with pytest.raises(
+        InputError, match="linux/arm means several platforms; expected one of linux/arm/v6, linux/arm/v7"
+    ):
         compare(
             f"{registry.host}/team/arms:v1", f"{registry.host}/team/arms@{variants[0].digest}", platform="linux/arm"
         )
@@ -198,7 +200,9 @@ def test_basic_authentication(basic_registry: Registry, docker: Path, monkeypatc
     assert named(host, "team/private:v1").digest == pushed.digest
     login(docker, host, password="wrong-word")
     text = refused(host, "team/private:v1", Denied)
-    assert f"tried with the entry {host} of {docker / 'config.json'}; `docker login {host}` sets them; some" in text
+    assert (
+        f"tried with the entry {host} of {docker / 'config.json'}; `docker login {host}` sets credentials; some" in text
+    )
     assert "wrong-word" not in text
     assert USER not in text
 
@@ -286,7 +290,7 @@ def test_a_registry_that_lies_is_caught(registry: Registry) -> None:
     with lying(registry, body=lambda a: a.body.replace(b"\n", b"\n ")) as host:
         text = refused(host, "team/honest:v1", Altered)
         assert (
-            f"{host}/team/honest:v1: the registry says {pushed.digest}, and the bytes that it sends are sha256:" in text
+            f"{host}/team/honest:v1: the registry states {pushed.digest}, but its bytes have the digest sha256:" in text
         )
     with lying(registry, body=lambda a: a.body + b" ", headers=without_digest) as host:
         assert named(host, "team/honest:v1").digest != pushed.digest  # no header: the digest is that of the bytes
@@ -307,7 +311,7 @@ def test_bytes_that_are_not_what_was_asked_for(registry: Registry) -> None:
 
     with proxy(registry, swap) as host:
         text = refused(host, f"team/swapped@{index.digest}", Altered)
-        assert f"asked for {index.digest}, and the bytes that came are {sha256(swapped)}" in text
+        assert f"asked for {index.digest}, but the bytes have the digest {sha256(swapped)}" in text
         assert "asked for sha256:" in refused(host, "team/swapped:v1", Altered)  # the manifest that labels come from
         assert "asked for sha256:" in refused(host, "team/swapped:other", Altered)  # a config blob
     assert named(registry.host, "team/swapped:other").digest == other.digest
@@ -337,11 +341,11 @@ def both_forms(answer: Answer) -> bytes:
         ({"body": lambda a: b"<html>"}, "saw 6 bytes that are no JSON object; expected a manifest"),
         ({"body": lambda a: b"[" * 100_000}, "that are no JSON object"),
         ({"body": lambda a: b"[]"}, "that are no JSON object"),
-        ({"body": lambda a: b" " * (MAX_BYTES + 1)}, f"sends more than {MAX_BYTES} bytes where a manifest was asked for"),
+        ({"body": lambda a: b" " * (MAX_BYTES + 1)}, f"sends more than {MAX_BYTES} bytes; expected a manifest"),
         ({"body": both_forms}, "saw a document of type application/vnd.oci.image.manifest.v1+json; expected an image or an index"),
-        ({"body": lambda a: a.body.replace(b"image.manifest", b"image.index")}, "and says of itself application/vnd.oci.image.index"),
+        ({"body": lambda a: a.body.replace(b"image.manifest", b"image.index")}, "but its mediaType is application/vnd.oci.image.index"),
         ({"body": lambda a: b'{"layers": []}'}, "a descriptor's digest is None; expected sha256:…"),
-        ({"body": lambda a: b'{"mediaType": ["x"]}'}, "and says of itself"),
+        ({"body": lambda a: b'{"mediaType": ["x"]}'}, "but its mediaType is"),
         ({"body": lambda a: INDEX_AND_IMAGE, "headers": lambda a: {"Content-Type": f"{OCI}.index.v1+json"}},
             "saw a document of type application/vnd.oci.image.index.v1+json; expected an image or an index"),
         ({"status": lambda a: 503}, "answered HTTP 503 for team/odd; try again later"),
@@ -422,7 +426,7 @@ def test_tls_and_no_credentials_in_the_clear(tmp_path: Path, docker: Path, monke
             )
             monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
             login(docker, secure.host)
-            assert f"leads to http://{service}/token, which is not https: not followed" in refused(
+            assert f"leads to http://{service}/token, which is not https, and was not followed" in refused(
                 secure.host, "x:v1", RegistryError
             )
             assert asked == []

@@ -80,9 +80,9 @@ def test_no_workers(in_tmp: Path, capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("sections", "words"),
     [
-        ({"storage": {"path": "s3://bucket/runs"}}, "object storage comes with recovery"),
+        ({"storage": {"path": "s3://bucket/runs"}}, "object storage is not supported yet"),
         ({"cluster": {"provider": "eks"}}, "cluster.provider: saw eks; expected local"),
-        ({"scaling": {"gpus_per_worker": 1}}, "this machine has no GPU"),
+        ({"scaling": {"gpus_per_worker": 1}}, "this machine has none"),
         ({"metadata": {"name": "hf_abcdefghijklmnopqrstuvwxyz"}}, "metadata: holds what looks like a secret"),
     ],
 )

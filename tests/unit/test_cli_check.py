@@ -147,7 +147,7 @@ GROUP = "{instanceType: g6.12xlarge, replicas: 2"
 def test_a_secret_is_named_by_its_key_and_not_shown(tmp_path: Path, change: tuple[str, str], field: str) -> None:
     done = checked(tmp_path, change)
     assert done.returncode == 2
-    assert f"seatrial: {field}: looks like a secret; expected no secret in manifests; take it out" in done.stderr
+    assert f"seatrial: {field}: looks like a secret; expected no secret in manifests; remove it" in done.stderr
     assert HF_TOKEN not in done.stderr + done.stdout
 
 

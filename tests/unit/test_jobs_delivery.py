@@ -116,7 +116,7 @@ def test_a_first_line_that_is_none(told: list[str], head: str) -> None:
 
 def test_a_first_line_of_wrong_kinds(told: list[str]) -> None:
     head = json.loads(told[0].removeprefix(MARK))
-    with pytest.raises(EvidenceError, match="does not say its pieces"):
+    with pytest.raises(EvidenceError, match="states no valid pieces"):
         find(log([MARK + json.dumps({**head, "pieces": "2"}), *told[1:]]))
 
 
@@ -124,7 +124,7 @@ def test_a_first_line_of_wrong_kinds(told: list[str]) -> None:
 @pytest.mark.parametrize("field", ["run", "file"])
 def test_a_name_that_leads_elsewhere_is_refused(told: list[str], field: str, name: str) -> None:
     head = json.loads(told[0].removeprefix(MARK)) | {field: name}
-    with pytest.raises(EvidenceError, match="no plain one"):
+    with pytest.raises(EvidenceError, match="expected a plain file name"):
         find(log([MARK + json.dumps(head), *told[1:]]))
 
 

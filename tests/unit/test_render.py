@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from seatrial.canon import canonical, sha256
 from seatrial.errors import InputError
-from seatrial.render import frame, render
+from seatrial.render import context, render
 from seatrial.render.objects import deadline
 from seatrial.ship import Part, package
 from seatrial.trial import Trial
@@ -119,7 +119,7 @@ def test_what_the_pods_mount_is_the_trial_and_the_package():
 def test_one_folder_holds_every_part(count, monkeypatch):
     """With one part the manifests are the plainest: a ConfigMap, and a volume of it."""
     sent = tuple(Part(f"seatrial-{number}.zip", bytes([number])) for number in range(1, count + 1))
-    monkeypatch.setattr(frame, "package", lambda: sent)
+    monkeypatch.setattr(context, "package", lambda: sent)
     which = trial(metadata={"name": "n" * 60})
     found, own = config_maps(which), render(which).name
     names = [each["metadata"]["name"] for each in found]
@@ -342,16 +342,16 @@ def test_the_readme_says_what_to_do():
         (trial(cluster={"provider": "ray"}), "cluster.provider: saw ray"),
         (trial(storage={"path": "/fsx/x"}), "storage.volume: missing; expected a claim that every pod mounts"),
         (trial(storage={"path": "s3://bucket/x"}), "storage.path: saw s3://bucket/x; expected a folder"),
-        (trial(image=None), "cluster.rayVersion: no image has no known Ray version"),
+        (trial(image=None), "cluster.rayVersion: the trial names no image, so its Ray version is unknown"),
         (trial(image=None, cluster={"rayVersion": "2.58.0"}), "image: missing"),
         (trial(image="team/ray:1"), "cluster.rayVersion: team/ray:1 has no known Ray version"),
         (trial(cluster={"workerGroups": []}), "cluster.workerGroups: missing"),
-        (trial(cluster={"workerGroups": [{"instanceType": "x9.large"}]}), "cluster.workerGroups.0.gpus: is not known"),
-        (trial(cluster={"workerGroups": [{"gpus": 8, "cpu": 8}]}), "cluster.workerGroups.0.memory: is not known"),
+        (trial(cluster={"workerGroups": [{"instanceType": "x9.large"}]}), "cluster.workerGroups.0.gpus: is unknown"),
+        (trial(cluster={"workerGroups": [{"gpus": 8, "cpu": 8}]}), "cluster.workerGroups.0.memory: is unknown"),
         (trial(cluster=group(gpus=5)), "cluster.workerGroups.0.gpus: saw 5; expected at most the 4 of g6.12xlarge"),
         (trial(cluster=group(efa=2)), "cluster.workerGroups.0.efa: saw 2; expected at most the 1"),
-        (trial(cluster=group(shm="200Gi")), "cluster.workerGroups.0.shm: saw 200Gi; expected less than memory, 160Gi"),
-        (trial(cluster=group(replicas=1)), "scaling.num_workers: saw 8, each with one of the GPUs; expected at most the 4"),
+        (trial(cluster=group(shm="200Gi")), "cluster.workerGroups.0.shm: saw 200Gi; expected less than memory (160Gi)"),
+        (trial(cluster=group(replicas=1)), "scaling.num_workers: saw 8, each with one GPU; expected at most the 4"),
         (trial(scaling={"num_workers": 7, "gpus_per_worker": 1}), "global_batch"),
         (trial(runtimeEnv={"env_vars": {"HF_TOKEN": TOKEN}}), "runtimeEnv.env_vars.HF_TOKEN: looks like a secret"),
         (trial(cluster=group(pod={"containers": [{"name": "ray-worker", "env": [{"name": "HF_TOKEN", "value": TOKEN}]}]})),

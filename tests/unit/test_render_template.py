@@ -213,7 +213,7 @@ def test_another_namespace_than_the_template_names():
     ],
 )  # fmt: skip
 def test_what_the_template_says_is_not_said_again(key, value):
-    with pytest.raises(InputError, match=rf"cluster.{key}: is given beside cluster.template; .*what team.yaml says"):
+    with pytest.raises(InputError, match=rf"cluster.{key}: is given beside cluster.template; .*set it in team.yaml"):
         render(for_team(cluster={key: value}), base=TEAM)
 
 
@@ -274,17 +274,17 @@ def test_the_manifests_that_teams_start_from_are_taken(name):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("kind: RayJob", "kind: RayService", "holds none; expected one RayJob or RayCluster"),
+        ("kind: RayJob", "kind: RayService", "holds neither a RayJob nor a RayCluster; expected one RayJob or RayCluster"),
         ("name: finetune\n", "name: {{ .Release.Name }}\n", "of a Helm template; expected a manifest as kubectl takes it"),
         ("shutdownAfter", "clusterSelector: {ray.io/cluster: x}\n  shutdownAfter", "spec.clusterSelector"),
         ("shutdownAfter", "submissionMode: InteractiveMode\n  shutdownAfter", "spec.submissionMode: saw InteractiveMode"),
         ('A: "1"', 'PYTHONPATH: "1"', "spec.runtimeEnvYAML: sets PYTHONPATH"),
         ("train-ml-cuda-v1.1.0", "train-ml-cuda-v1.0.0", "image: saw public.ecr.aws"),
-        ("value: /fsx/lib", "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "PYTHONPATH: comes from elsewhere"),
-        ("persistentVolumeClaim: {claimName: fsx}", "emptyDir: {}", "mount /fsx: is there already"),
-        ("name: fsx, persistent", "name: seatrial, persistent", "volume seatrial: is there already"),
+        ("value: /fsx/lib", "valueFrom: {fieldRef: {fieldPath: metadata.name}}", "PYTHONPATH: has a valueFrom"),
+        ("persistentVolumeClaim: {claimName: fsx}", "emptyDir: {}", "mount /fsx: exists already"),
+        ("name: fsx, persistent", "name: seatrial, persistent", "volume seatrial: exists already"),
         ("&volumes\n            - {name: fsx, ", "&volumes\n            - {name: fsx, fsx: [", "not YAML"),
-        ("replicas: 2", "replicas: 2\n        replicas: 3", "replicas stands twice"),
+        ("replicas: 2", "replicas: 2\n        replicas: 3", "replicas is given twice; expected each key once"),
         ("  - <<: *ray\n", "  - !Ref x\n              - <<: *ray\n", "tag !Ref"),
     ],
 )  # fmt: skip
@@ -298,14 +298,14 @@ def test_what_leaves_no_room_is_said(old, new, said):
 
 def test_storage_must_be_shared():
     which = for_team(storage={"path": "/scratch/x"})
-    with pytest.raises(InputError, match=r"storage.path: /scratch/x lies on no volume of headGroupSpec"):
+    with pytest.raises(InputError, match=r"storage.path: /scratch/x is on no volume of headGroupSpec"):
         render(which, base=TEAM)
-    with pytest.raises(InputError, match=r"storage.path: /etc/seatrial/x lies on no volume of headGroupSpec"):
+    with pytest.raises(InputError, match=r"storage.path: /etc/seatrial/x is on no volume of headGroupSpec"):
         render(for_team(storage={"path": "/etc/seatrial/x"}), base=TEAM)  # the package's own volume is no storage
 
 
 def test_two_ray_resources_are_one_too_many():
-    with pytest.raises(InputError, match="holds 2 of them"):
+    with pytest.raises(InputError, match="holds 2 RayJobs or RayClusters"):
         rendered(f"{TEAM}---\n{TEAM}")
 
 

@@ -60,7 +60,9 @@ def test_what_was_edited_is_never_overwritten(list_of_render, tmp_path):
     if not list_of_render:
         (tmp_path / ".seatrial-render").unlink()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(InputError, match=r"was changed, or written by someone else.*name another folder with -o"):
+    with pytest.raises(
+        InputError, match=r"was changed, or was not written by seatrial render.*name another folder with -o"
+    ):
         write(render(trial(storage=CLAIM)), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -158,7 +160,7 @@ def test_a_component_on_the_command_line(run, in_tmp):
     ("edit", "options", "said"),
     [
         (("provider: eks", "provider: local"), (), "trial.yaml:11:13: cluster.provider: saw local; expected eks or kubernetes"),
-        (("g6.12xlarge, replicas", "x9.huge, replicas"), (), "trial.yaml:15:18: cluster.workerGroups.0.gpus: is not known"),
+        (("g6.12xlarge, replicas", "x9.huge, replicas"), (), "trial.yaml:15:18: cluster.workerGroups.0.gpus: is unknown"),
         (("env_vars: {}", "env_vars: {HF_TOKEN: abcdef-abcdef}"), (), "trial.yaml:17:44: runtimeEnv.env_vars.HF_TOKEN: looks"),
         (("eks", "eks"), ("--kustomize",), "cluster.template: missing"),
         (("eks", "eks"), ("-o", "-", "--json"), "--output: saw -"),

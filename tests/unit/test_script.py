@@ -58,9 +58,9 @@ def test_a_script_is_found_beside_the_trial(tmp_path: Path) -> None:
          "t.yaml:7:3: workload.model: unknown key; expected one of script, args, env, steps, synthetic, measure, timeout"),
         ('"3"]', "3]", "t.yaml:7:19: workload.args.1: saw 3; expected text; put it in quotes"),
         ("  args: [--steps, \"3\"]", "  steps: 5",
-         "t.yaml:6:3: workload.measure: saw 10; expected fewer than steps = 5, or the steady window is empty"),
+         "t.yaml:6:3: workload.measure: saw 10; expected fewer than steps = 5: else the steady window is empty"),
         ("  args: [--steps, \"3\"]", "  env: {RAY_ADDRESS: auto}",
-         "t.yaml:7:8: workload.env: sets RAY_ADDRESS; expected variables of the script: this one is seatrial's"),
+         "t.yaml:7:8: workload.env: sets RAY_ADDRESS; expected variables of the script only: seatrial sets this one itself"),
     ],
 )  # fmt: skip
 def test_what_a_trial_may_not_say_of_it(tmp_path: Path, old: str, new: str, said: str) -> None:

@@ -233,7 +233,7 @@ def test_a_trace_back_from_a_part_shows_the_line(mount):
         (None, "trial.json: cannot be read: No such file or directory"),
         ("{", "trial.json: Expecting property name"),
         ('{"metadata": {"name": "x"}}', "Field required"),
-        (tiny(), "storage.path: saw ./runs; expected an absolute path"),
+        (tiny(), "storage.path: saw ./runs; expected the absolute path"),
         (tiny({"storage": {"path": "s3://bucket"}}), "object storage is not supported yet"),
         (tiny({"storage": {"path": "/proc/seatrial"}}), "storage.path: cannot create the folder"),
         (tiny({"storage": {"path": "/nowhere"}}, global_batch=7), "global_batch"),

@@ -145,7 +145,7 @@ MISTAKES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (EXACT, {**CLAIM, "min": 50}, "claims.0.min: saw 50; expected a share from 0 to 1"),
     (EXACT, {**CLAIM, "over": "base"}, "claims.0: learning.task.accuracy was given"),
     ({"name": "digits", "path": "x"}, CLAIM, "tasks.0: kind is missing; expected name, kind and path, or lm_eval"),
-    ({"lm_eval": "digits", "kind": "exact_match"}, CLAIM, "tasks.0.kind: was given for lm_eval; expected kind only beside path"),
+    ({"lm_eval": "digits", "kind": "exact_match"}, CLAIM, "tasks.0.kind: was given for a task of lm_eval; expected kind only for a task of prompts"),
     ({**EXACT, "metric": "acc"}, CLAIM, "tasks.0.metric: was given for a task of prompts"),
     ({**EXACT, "name": "a.b"}, CLAIM, 'tasks.0.name: saw "a.b"'),
     ({"lm_eval": "a.b"}, {**CLAIM, "task": "a.b"}, "tasks.0.lm_eval: saw a.b; expected a name beside it"),

@@ -141,7 +141,7 @@ def test_what_is_no_duration(text):
         ({"name": "a", "path": "b"}, "was given name, path; expected exactly one of name, path, config"),
         ({"path": "b", "revision": "main"}, "was given without name; expected revision only beside name"),
         ({"config": {"hidden_size": 8}}, "has no model_type"),
-        ({"config": {"model_type": "qwen2"}, "tokenizer": "model"}, "which brings no tokenizer; expected bytes"),
+        ({"config": {"model_type": "qwen2"}, "tokenizer": "model"}, "and a config has no tokenizer; expected bytes"),
     ],
 )
 def test_a_model_has_one_source(model, message):
@@ -256,8 +256,8 @@ def test_a_claim_in_no_known_form_says_which_are(parameters, message):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/dev/shm", "not below /dev"), ("/usr/local", "not below /usr"), ("/var", "would hide /var/lib"),
-        ("/lib64", "not below /lib64"), ("/root/data", "not below /root"), ("/opt/venv/lib", "not below /opt/venv"),
+        ("/dev/shm", "outside of /dev"), ("/usr/local", "outside of /usr"), ("/var", "would hide /var/lib"),
+        ("/lib64", "outside of /lib64"), ("/root/data", "outside of /root"), ("/opt/venv/lib", "outside of /opt/venv"),
         ("/opt", "would hide /opt/amazon"), ("/home", "would hide /home/ray/anaconda3"),
         ("/home/ray", "would hide /home/ray/anaconda3"),
     ],

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from seatrial.errors import InputError
+from seatrial.errors import InputError, clean
 from seatrial.hardware import catalog
 from seatrial.hardware.catalog import KINDS, Entry
 
@@ -25,7 +25,7 @@ COLUMNS = {
         "gpu": "name", "bf16 TFLOPS": "bf16_dense_tflops", "GB/s": "memory_gb_per_s", "trap": "trap",
     },
 }  # fmt: skip
-NOTHING = ("gpu", "gpu_memory_mib", "nvlink", "points_to")  # fields whose None means that there is none
+NOTHING = ("gpu", "gpu_memory_mib", "nvlink", "points_to")  # fields where None means absent, not unknown
 
 
 @click.command("catalog", short_help="print what is known about instances and images")
@@ -51,8 +51,6 @@ def command(kind: str, name: str | None, as_json: bool) -> int:
 def _named(kind: str, name: str) -> Entry:
     found = catalog.entry(kind, name)
     if found is None:
-        from seatrial.errors import clean
-
         close = catalog.close(kind, name)
         fix = f"did you mean {', '.join(close)}?" if close else f"`seatrial catalog {kind}` lists them"
         raise InputError(f"saw {clean(name)}", field="NAME", expected=f"one of the known {kind}", fix=fix)
@@ -98,7 +96,7 @@ def _text(value: object) -> str:
 
 
 def _details(entry: Entry) -> list[str]:
-    """`field  value` for everything that is known, then what is unknown; each source on a line of its own."""
+    """`field  value` for each known field, then the unknown fields, then each source on its own line."""
     values = {field.name: getattr(entry, field.name) for field in fields(entry)}
     sources = values.pop("source").split("; ")
     unknown = tuple(name for name, value in values.items() if value is None and name not in NOTHING)

@@ -37,16 +37,20 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @click.option(
     "--select", multiple=True, callback=_names, metavar="RULE,…", help="only these rules, or groups by prefix"
 )
-@click.option("--ignore", multiple=True, callback=_names, metavar="RULE,…", help="all but these")
+@click.option("--ignore", multiple=True, callback=_names, metavar="RULE,…", help="all rules but these")
 @click.option(
-    "--min-severity", type=click.Choice(SEVERITIES), default="warning", show_default=True, help="what to list"
+    "--min-severity",
+    type=click.Choice(SEVERITIES),
+    default="warning",
+    show_default=True,
+    help="the lowest severity to list",
 )
 @click.option(
     "--fail-on",
     type=click.Choice(["error", "warning"]),
     default="error",
     show_default=True,
-    help="exit 1 from; what --min-severity leaves out does not count",
+    help="exit 1 from this severity on; findings that --min-severity hides do not count",
 )
 @click.option("--format", "form", type=click.Choice([*formats.FORMATS, "markdown"]), default="text", show_default=True)
 @click.option(
@@ -56,13 +60,13 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
     "--kubernetes", metavar="X.Y", help=f"the cluster's version  [default: a trial's own, else {DEFAULT_KUBERNETES}]"
 )
 @click.option("--trial", type=click.Path(path_type=Path), help="the trial that will run on it: its workers must fit")
-@click.option("--skip-others", is_flag=True, help="pass over files that speak of no Ray resource, for hooks")
+@click.option("--skip-others", is_flag=True, help="skip files without a Ray resource, for hooks")
 @click.option("--reference", metavar="NAME", help="list deviations from a published configuration: ray-train-dlc-eks")
 @click.option("--server", is_flag=True, help="ask the cluster of the current kubeconfig context as well")
 @click.option("--effective", "derive", is_flag=True, help="print what KubeRay makes of the manifest, with reasons")
 @click.option("--explain", metavar="RULE", help="print the page of a rule")
 @click.option("--rules", "list_rules", is_flag=True, help="list all rules")
-@click.option("-v", "--verbose", is_flag=True, help="also what cannot be told, and what to do about each finding")
+@click.option("-v", "--verbose", is_flag=True, help="also print what cannot be told, and what to do about each finding")
 def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules: bool, **given: Any) -> int:
     """Check KubeRay manifests (RayCluster, RayJob, RayService) and trial files, without a cluster.
 
@@ -74,7 +78,7 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
 
     Exit codes: 0 no error, 1 an error was found, 2 something could not be read.
     """
-    _fits(form, explain, list_rules, given["derive"], given["reference"])
+    _check_options(form, explain, list_rules, given["derive"], given["reference"])
     if explain:
         click.echo(page(explain))
         return 0
@@ -107,8 +111,8 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
     return exit_code(checked.outcome, settings.fail_on)
 
 
-def _fits(form: str, *asked: object) -> None:
-    """Raises InputError for two things at once, and for a form that what is asked for does not have."""
+def _check_options(form: str, *asked: object) -> None:
+    """Raises InputError for two modes at once, and for a --format that the mode does not have."""
     modes = [mode for mode, wanted in zip([*FORMATS][1:], asked, strict=True) if wanted]
     if len(modes) > 1:
         raise InputError(f"saw {modes[0]} and {modes[1]}", expected="one of them")

@@ -1,4 +1,4 @@
-"""How `seatrial check --effective` looks: names and line numbers are never broken, values and reasons by words."""
+"""The layout of `seatrial check --effective`. Names and line numbers are never wrapped; values and reasons are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from seatrial.check.effective import Effective, Line
 
 _SHORT = 32  # a longer value gets lines of its own
-_NARROW = 24  # below this a column of reasons would be a column of words
+_NARROW = 24  # the least width of a column of reasons
 _GAP = 2
 
 
@@ -19,12 +19,12 @@ _GAP = 2
 class _Widths:
     name: int
     value: int
-    why: int  # 0: no room beside the value, so it stands below
+    why: int  # 0: no room beside the value; the reason goes below it
     line: int
 
     @property
     def rest(self) -> int:
-        """Everything between name and line number."""
+        """The width between name and line number."""
         return self.value + (_GAP + self.why if self.why else 0)
 
 
@@ -43,7 +43,7 @@ def echo(found: list[Effective]) -> None:
 
 
 def rows(lines: list[Line], width: int) -> Iterator[tuple[str, str]]:
-    """Lines of text of at most `width` columns where words allow it, each with its style."""
+    """Lines of text, each with its style. They have at most `width` columns, unless a single word is longer."""
     widths = _widths(lines, width)
     part = ""
     for line in lines:

@@ -9,16 +9,16 @@ from typing import Any
 import click
 
 from seatrial.errors import EXIT_OK, EXIT_REFUTED, InputError, clean
-from seatrial.image import likeness, pin
+from seatrial.image import comparison, pin
 
 PLAIN = click.option("--plain-http", is_flag=True, help="use HTTP without TLS; localhost always does")
 PLATFORM = click.option("--platform", default="", metavar="OS/ARCH", help="this platform alone, such as linux/amd64")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="print the result as one JSON document")
 SAID = {
     "unpinned": "not pinned",
-    "unchanged": "unchanged: pinned to what it names",
-    "platform": "unchanged: pinned to the {platform} manifest of what it names",
-    "moved": "the tag moved: pinned to {old}, and it names {new} now",
+    "unchanged": "unchanged: the reference names the digest that is pinned",
+    "platform": "unchanged: pinned to the {platform} manifest of the index that the tag names",
+    "moved": "the tag moved: {old} is pinned, but the tag names {new} now",
 }
 
 
@@ -62,11 +62,11 @@ def resolve(what: str, platform: str, write: bool, update: bool, plain_http: boo
 def same(a: str, b: str, platform: str, plain_http: bool, as_json: bool) -> int:
     """Compare the images that A and B name, each a reference or a bare sha256:… digest. Names do not count.
 
-    References that are pinned to one digest are the same without a question to a registry.
+    If both are pinned to the same digest, no registry is asked.
 
-    Exit 0 the same; 1 different, or one is a platform's manifest of the other: --platform compares that alone.
+    Exit 0 the same; 1 different, or one is the manifest of one platform of the other (then use --platform).
     """
-    result = likeness.compare(a, b, platform=platform, plain_http=plain_http)
+    result = comparison.compare(a, b, platform=platform, plain_http=plain_http)
     if as_json:
         click.echo(json.dumps({"a": a, "b": b, "kind": result.kind, "why": result.why}, indent=2))
     else:
@@ -75,9 +75,9 @@ def same(a: str, b: str, platform: str, plain_http: bool, as_json: bool) -> int:
 
 
 def _trial(what: str, write: bool, update: bool) -> Path | None:
-    """The trial file that is meant, if one is."""
+    """The trial file, if `what` names one."""
     if update and not write:
-        raise InputError("saw --update alone", field="--update", expected="it together with --write")
+        raise InputError("saw --update alone", field="--update", expected="--update together with --write")
     if pin.is_trial(what) or (write and Path(what).exists()):
         return Path(what)
     if write:
@@ -106,7 +106,7 @@ def _print(found: pin.Pin, shown: Any, trial: Path | None, wrote: bool) -> None:
     rows = [("index" if now.is_index else "image", now.digest), *shown]
     rows += [("label", f"{clean(name)}={clean(value, 200)}") for name, value in sorted(now.labels.items())]
     if not now.labels_of:
-        rows.append(("labels", "unknown: no config of it could be read"))
+        rows.append(("labels", "unknown: no config of the image could be read"))
     rows.append(("pin", found.pinned))
     width = max(len(name) for name, _ in rows)
     click.echo(found.text)

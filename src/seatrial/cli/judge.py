@@ -19,11 +19,11 @@ from seatrial.record import find_run, latest, read_record, seal
 def command(run: str, as_json: bool) -> int:
     """Judge RUN again from its events, and seal a new record that cites the older one.
 
-    Nothing is trained and nothing but the run directory is read. Also seals a run that never was.
+    Trains nothing, and reads only the run directory. Also seals a run that has no record yet.
     """
     root = find_run(run)
     if going := list(of_run(root)):
-        raise EvidenceError(f"{root.name} is still going on (process {going[0].pid}); it seals itself when it ends")
+        raise EvidenceError(f"{root.name} is still running (process {going[0].pid}); it seals its record when it ends")
     try:
         cites = read_record(latest(root))[1]
     except EvidenceError:

@@ -51,7 +51,7 @@ class Lazy(click.Group):
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(seatrial.__version__, prog_name="seatrial", message="%(prog)s %(version)s")
 def group() -> None:
-    """Each thing promised about a training run is shown, or is not.
+    """Trials of distributed training: each claim about a run gets a verdict, with its evidence.
 
     \b
     Exit codes of run, and of show --exit-code:
@@ -60,12 +60,12 @@ def group() -> None:
       2   the input is wrong
       3   none refuted, at least one not established
       4   the run ended early; what was seen is sealed
-      70  seatrial's own fault
+      70  a bug in seatrial
     """
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point. A user's mistake is one line and exit code 2; a fault of seatrial's own is 70 and a traceback."""
+    """Entry point. A user's mistake gives one line and exit code 2, a bug in seatrial a traceback and exit code 70."""
     try:
         code: Any = group.main(args=arguments, prog_name="seatrial", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> None:
         import traceback
 
         traceback.print_exc()
-        click.echo("seatrial: this is a fault of seatrial's own; please report it with the lines above", err=True)
+        click.echo("seatrial: this is a bug in seatrial; please report it with the lines above", err=True)
         sys.exit(EXIT_INTERNAL)
 
 

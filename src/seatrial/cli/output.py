@@ -1,4 +1,4 @@
-"""How verdicts look on a terminal, and as JSON."""
+"""Prints verdicts, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def verdicts(record: dict[str, Any]) -> None:
-    """The table of claims, and the kinds that nothing was claimed about."""
+    """Prints the table of claims, and the kinds of evidence without a claim."""
     from rich.table import Table
     from rich.text import Text
 
@@ -59,7 +59,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def unclaimed(record: dict[str, Any]) -> list[str]:
-    """The kinds without a claim; a throughput that was seen is named below them, never as a result."""
+    """The kinds without a claim. A throughput that was seen stands below them, never as a result."""
     claimed = {str(v["claim"]).partition(".")[0] for v in record["verdicts"]}
     kinds = [kind for kind in KINDS if kind not in claimed]
     lines = [f"not claimed   {', '.join(kinds)}"] if kinds else []
@@ -78,7 +78,7 @@ def rate(value: float) -> str:
 
 
 def paths(record: Path, digest: str, reports: list[Path], ended_early: bool) -> None:
-    """Where everything is."""
+    """Prints the paths of record, report and logs."""
     out = console()
     out.print()
     out.print(f"  record   {digest[:17]}…  {near(record)}", markup=False, soft_wrap=True)
@@ -91,7 +91,7 @@ def paths(record: Path, digest: str, reports: list[Path], ended_early: bool) -> 
 
 
 def near(path: Path) -> str:
-    """Relative to the working directory where it lies below it."""
+    """`path` relative to the working directory if it is below that, else unchanged."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:
@@ -99,7 +99,7 @@ def near(path: Path) -> str:
 
 
 def document(record: dict[str, Any], digest: str) -> None:
-    """The record's claims and evidence as one JSON document on stdout."""
+    """Prints the record's verdicts and evidence as one JSON document."""
     shown = {
         "record": digest,
         **{k: record[k] for k in ("run", "trial", "verdicts", "evidence", "ended_early", "exit_code")},

@@ -1,4 +1,4 @@
-"""What is shown while a trial runs: three lines on a terminal, plain lines elsewhere."""
+"""The progress of a running trial: three lines on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seatrial.events import Layout
 from seatrial.trial import Trial
 
 BAR = 26
-WINDOW = 20  # steps that the shown rate is over
+WINDOW = 20  # the shown rate is over so many steps
 
 
 class Progress:
@@ -33,7 +33,7 @@ class Progress:
         self._steps: dict[int, list[dict[str, Any]]] = {}
         self._done: set[str] = set()
         self._began = 0.0
-        self._whole = 0  # the last step that all ranks have taken
+        self._whole = 0  # the last step that all ranks have completed
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -49,7 +49,7 @@ class Progress:
             self._finish("training", self._training_line())
 
     def started(self, layout: Layout) -> None:
-        """The run has a directory; nothing has started yet."""
+        """Prints what will run. The run has a directory; nothing has started yet."""
         if self._quiet:
             return
         workers = self._trial.scaling.num_workers
@@ -81,7 +81,7 @@ class Progress:
             self._plain(
                 "stopping          "
                 + (
-                    "waiting for the record to be sealed; again to end at once"
+                    "waiting for the record to be sealed; interrupt again to end at once"
                     if event["times"] == 1
                     else "ending at once"
                 )
@@ -90,7 +90,7 @@ class Progress:
             self._plain(f"no progress       within {event.get('limit')} = {event.get('seconds'):g} s")
 
     def _attempted(self, event: dict[str, Any]) -> None:
-        """What Ray Train says of a team's own script."""
+        """Shows what Ray Train reports about a team's own script."""
         ranks = len(event["workers"])
         where = len({worker["node"] for worker in event["workers"]})
         text = f"{event['status'].lower()}, {ranks} rank{'s' * (ranks != 1)} on {where} host{'s' * (where != 1)}"
@@ -153,7 +153,7 @@ class Progress:
 
 
 def _score(items: list[Any]) -> str:
-    """Bits per byte where the tokens stand for bytes, else nats per token."""
+    """Bits per byte if the items count bytes, else nats per token."""
     if any(not isinstance(item[1], int | float) for item in items):
         return "NaN"
     nats, tokens, size = (sum(item[i] for item in items) for i in (1, 2, 3))

@@ -19,7 +19,7 @@ from seatrial.trial.loader import Loaded, load
     "-o", "--output", metavar="DIR", help="the folder to write to, or - for one stream on stdout; default: ./NAME"
 )
 @click.option(
-    "--cluster", "cluster_only", is_flag=True, help="a RayCluster alone, to which the trial is submitted later"
+    "--cluster", "cluster_only", is_flag=True, help="a RayCluster without a job: you start the trial on it later"
 )
 @click.option("--kustomize", is_flag=True, help="a kustomize component for the base that cluster.template.from names")
 @click.option(
@@ -31,8 +31,8 @@ def command(
 ) -> int:
     """Write the KubeRay manifests of TRIAL.
 
-    They are generated, or they are the team's own (cluster.template.from) with what a trial needs added. The pods run
-    the trial's image as it is: seatrial and the trial come with ConfigMaps. Nothing is applied.
+    seatrial generates them, or extends the team's own manifest (cluster.template.from). The pods run the trial's image
+    unchanged: ConfigMaps bring seatrial and the trial. Nothing is applied.
     """
     loaded = load(trial_file)
     if output == "-" and (as_json or kustomize):
@@ -47,7 +47,7 @@ def command(
         click.echo(rendered.stream(), nl=False)
         return 0
     written = write(rendered, Path(output or rendered.name))
-    click.echo(_document(rendered, written) if as_json else _said(rendered, written))
+    click.echo(_document(rendered, written) if as_json else _text(rendered, written))
     return 0
 
 
@@ -75,19 +75,19 @@ def _files(count: int) -> str:
     return f"{count} file{'' if count == 1 else 's'}"
 
 
-def _said(rendered: Rendered, written: Written) -> str:
+def _text(rendered: Rendered, written: Written) -> str:
     folder = near(written.folder)
     same = len(written.unchanged)
     if written.written:
         lines = [f"wrote {_files(len(written.written))} in {folder}{f', {same} unchanged' if same else ''}"]
     else:
         lines = [f"unchanged: {_files(same)} in {folder}"]
-    lines += [f"  removed  {name}, of an earlier render" for name in written.removed]
-    lines += [f"  left     {name}, which is not of seatrial render" for name in written.foreign]
+    lines += [f"  removed  {name}, a file of an earlier render" for name in written.removed]
+    lines += [f"  left     {name}, which seatrial render did not write" for name in written.foreign]
     space = f"-n {rendered.namespace} " if rendered.namespace else ""
     if rendered.order:
         steps = [f"kubectl apply -f {folder}", f"kubectl {space}get {rendered.kind.lower()} {rendered.name} -w"]
     else:
-        steps = [f"name {folder} under components: of a kustomization, then kubectl apply -k it"]
+        steps = [f"name {folder} under components: of an overlay", "kubectl apply -k OVERLAY"]
     lines += ["next:", *(f"  {step}" for step in steps), f"  see {folder}/README.md for the rest"]
     return "\n".join(lines)

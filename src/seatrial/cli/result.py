@@ -1,4 +1,4 @@
-"""What a record says on a terminal, of a run as of a job that was looked at."""
+"""Prints a record, of a run or of an inspected job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from seatrial.cli import inspect_text, output
 
 
 def show(record: dict[str, Any]) -> None:
-    """The verdicts; of a job that was looked at, first what was seen, which needs no claims."""
+    """Prints the verdicts. Of an inspected job it first prints what was seen, with or without claims."""
     if record.get("observed"):
         click.echo()
         for line in inspect_text.lines(record):

@@ -19,14 +19,14 @@ NETWORKS = ("efa", "socket", "ib")
 
 @click.command("transport", short_help="read from NCCL's logs which path the bytes took")
 @click.argument("paths", nargs=-1, metavar="PATH…", type=click.Path(path_type=Path))
-@click.option("--expect", type=click.Choice(NETWORKS), help="the network that was meant between hosts")
+@click.option("--expect", type=click.Choice(NETWORKS), help="the network that you expect between hosts")
 @click.option("--ranks", type=click.IntRange(min=1), default=None, help="how many ranks the job has")
 @click.option(
     "--counters",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="what the hosts' kernels counted, before and after: JSON lines, or the file of a run's probe",
+    help="counters of the hosts' kernels before and after the job: JSON lines, or the file of a run's probe",
 )
 @click.option(
     "--nccl-tests",
@@ -34,11 +34,11 @@ NETWORKS = ("efa", "socket", "ib")
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="what all_reduce_perf and its like printed, shown beside: it is no evidence of the job's own traffic",
+    help="output of all_reduce_perf or the like, to be shown too; it is no evidence of the job's own traffic",
 )
 @click.option("--snapshot", is_flag=True, help="print this host's counters now, as --counters takes them, and end")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="write the paths as a page, too")
+@click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="also write the paths as a page")
 def command(
     paths: tuple[Path, ...],
     expect: str | None,
@@ -52,7 +52,7 @@ def command(
     """Read logs of NCCL and of aws-ofi-nccl: which path each connection took, and whether that is proved.
 
     PATH is a file, a folder of files or - for standard input; .gz and .zst are read as they are. Logs of any launcher
-    will do, best are the processes' own: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/%h.%p.
+    will do; best is a file for each process: NCCL_DEBUG=INFO NCCL_DEBUG_FILE=/logs/%h.%p.
 
     A log alone never proves a path: `log-only`. With counters of every host that agree: `corroborated`.
 

@@ -1,4 +1,4 @@
-"""The paths between hosts as one page that needs nothing else."""
+"""The paths between hosts as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from seatrial.cli.transport_text import QUESTIONS
 from seatrial.errors import InputError, Place
 
 MOST_HOSTS = 256  # a cell for each pair
-# Light enough for dark letters on both backgrounds, and told apart without colour by those letters.
+# Light enough for dark letters. Each path also has its own letter, for readers who cannot tell the colours apart.
 COLORS = ("#8fd3a8", "#f2b880", "#9cc3f0", "#e7a0b8", "#d6cf7e", "#c3aee6", "#a5d6d3", "#cfcfcf")
 
 
 def write(path: Path, document: dict[str, Any]) -> None:
-    """Writes the page. Raises InputError where that is impossible."""
+    """Writes the page. Raises InputError if the file cannot be written."""
     hosts = document["hosts"][:MOST_HOSTS]
     cells = {(pair["from"], pair["to"]): list(pair["paths"]) for pair in document["paths"]}
     kinds = sorted({kind for paths in cells.values() for kind in paths})

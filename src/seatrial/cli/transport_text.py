@@ -1,4 +1,4 @@
-"""How the paths look on a terminal."""
+"""The paths as text for a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_HOSTS = 12  # a matrix of more does not fit a terminal
 
 
 def lines(document: dict[str, Any], expect: str, ranks: int) -> Iterator[str]:
-    """The findings first, then what they rest on."""
+    """The findings first, then the facts behind them."""
     for finding in document["findings"]:
         yield from _finding(finding, expect)
     yield ""
@@ -63,7 +63,7 @@ def _tested(test: dict[str, Any]) -> str:
     what = f"{test['collective'] or 'nccl-tests'}, {test['ranks']} ranks on {len(test['hosts'])} hosts"
     largest, busbw, _ = max(test["rows"])
     wrong = f", {test['wrong']} wrong values" if test["wrong"] else ""
-    return f"{test['file']}: {what}: busbw {busbw:g} GB/s at {largest} bytes{wrong}; what the network can, not this job"
+    return f"{test['file']}: {what}: busbw {busbw:g} GB/s at {largest} bytes{wrong}; the network's rate, not this job's"
 
 
 def _count(number: int, what: str, several: str = "s") -> str:
@@ -80,7 +80,7 @@ def _communicators(communicators: list[dict[str, Any]], most: int = 10) -> Itera
 
 
 def matrix(document: dict[str, Any]) -> Iterator[str]:
-    """From host (row) to host (column), by number; more than fit are summed up by path."""
+    """The paths from host (row) to host (column). More hosts than fit are summed up by path."""
     hosts = document["hosts"]
     cells = {(p["from"], p["to"]): p["paths"] for p in document["paths"]}
     if len(hosts) > MOST_HOSTS:

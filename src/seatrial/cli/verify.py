@@ -19,7 +19,7 @@ from seatrial.record import find, verify
 def command(run: str, deep: bool, expect: str, as_json: bool) -> int:
     """Compare RUN with its record: files missing, changed and unlisted. Exit 0 intact, 1 differs.
 
-    Without --expect only accidents are detected: who can change a file can change its record.
+    Without --expect only accidents are detected: whoever can change a file can change the record too.
     """
     path = find(run)
     result = verify(path, deep=deep, expect=expect)

@@ -31,7 +31,7 @@ def layers(layout: Layout, settings: dict[str, Any], redactor: Redactor) -> Iter
 
 
 def script_layer(work: Script) -> Environment:
-    """The team's own script, by digest, and what it is called with."""
+    """The team's own script: its digest, arguments and variables."""
     path = Path(work.script)
     content: dict[str, Any] = {"name": path.name, "args": list(work.args), "env": dict(work.env)}
     try:

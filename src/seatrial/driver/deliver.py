@@ -1,7 +1,8 @@
-"""A sealed run as lines of a log, for a client that cannot see the storage: the record and what it lists.
+"""A sealed run as lines of a log, for a client that cannot see the storage: the record and its files.
 
-Each line names itself, so that others may stand between them: first what it is, then numbered pieces of base64 of a
-zip. Left out are checkpoint shards, and files that a limit leaves no room for; the first line names them.
+Each line begins with a mark, so that other lines may come between. The first one describes the delivery; the others
+are numbered pieces of a zip in base64. Checkpoint shards and files beyond the limit are left out, and the first line
+names them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ VARIABLE = "SEATRIAL_DELIVER"  # set for whoever seals: the driver, or the guard
 MARK = "seatrial-record "
 SCHEMA = "seatrial.delivery/1"
 LIMIT_BYTES = 8 << 20  # of the zip: Ray keeps a job's log on the head's disk, and hands it out in one answer
-TRIED, LEVEL = 20, 6  # bytes to compress at most, in limits; a run that is asked to stop has two minutes
+TRIED, LEVEL = 20, 6  # at most TRIED limits of bytes are compressed; a run that is asked to stop has two minutes
 PIECE = 180  # characters of base64: ten lines of it in a job's failure message do no harm
 _FIRST = ("record", "trial.json", "claims.json", "code.diff", "events/", "logs/")
 _EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -35,7 +36,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Head:
-    """What a delivery says of itself. `left_out` are paths that the record lists, or shards, in the run directory."""
+    """The description of a delivery. `left_out` are the paths of listed files and of shards that it does not hold."""
 
     run: str
     directory: str
@@ -55,7 +56,7 @@ class Delivery:
     data: bytes
 
     def unpack(self, folder: Path) -> None:
-        """Writes every file below `folder`, which is empty. Raises EvidenceError for a path that leads elsewhere."""
+        """Writes every file below `folder`, which is empty. Raises EvidenceError for a path that leads out of it."""
         with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
             for name in archive.namelist():
                 parts = PurePosixPath(name).parts
@@ -68,7 +69,7 @@ class Delivery:
 
 
 def pack(root: Path, limit: int = LIMIT_BYTES) -> Delivery:
-    """The newest record of a run directory. Raises EvidenceError if there is none, OSError."""
+    """The delivery of a run directory's newest record. Raises EvidenceError if there is none, OSError."""
     path = latest(root)
     record, digest = read_record(path)
     data, left_out = _zip(root, path, record, limit)
@@ -86,7 +87,7 @@ def lines(delivery: Delivery) -> Iterator[str]:
 
 
 def _zip(root: Path, path: Path, record: dict[str, Any], limit: int) -> tuple[bytes, list[str]]:
-    """The record, its seal and what it lists, the most telling first; paths that had to stay behind."""
+    """A zip of the record, its seal and the files that it lists, the most important first; and the paths left out."""
     listed = [str(entry["path"]) for entry in record["artifacts"]]
     names = sorted([path.name, path.with_suffix(".sha256").name, *listed], key=_rank)
     left_out, buffer, tried = [], io.BytesIO(), 0
@@ -108,7 +109,7 @@ def _zip(root: Path, path: Path, record: dict[str, Any], limit: int) -> tuple[by
 
 
 def _packed(data: bytes) -> int:
-    """Bytes that a file will take in the zip, with its two entries but for the name in each."""
+    """The bytes that a file takes in the zip with its two headers, without the name in each."""
     return len(zlib.compress(data, LEVEL)) + 200
 
 
@@ -117,14 +118,14 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _shards(root: Path, listed: list[str]) -> Iterator[str]:
-    """Shards of checkpoints: a manifest is listed, they are not."""
+    """The shards of checkpoints: the record lists their manifests, not the shards."""
     for manifest in (root / name for name in listed if name.endswith("/manifest.json")):
         for shard in sorted(p for p in manifest.parent.iterdir() if p.is_file() and p.name != manifest.name):
             yield Layout(root).relative(shard)
 
 
 def write(root: Path) -> None:
-    """Says a sealed run on stdout, in one go. Raises EvidenceError if it was not sealed, OSError."""
+    """Prints a sealed run on stdout, in one piece. Raises EvidenceError if it was not sealed, OSError."""
     text = "".join(f"{line}\n" for line in lines(pack(root)))
     sys.stdout.flush()
     left = memoryview(text.encode())
@@ -138,9 +139,9 @@ def is_part(line: str) -> bool:
 
 
 def find(log: str) -> Delivery | None:
-    """The delivery in a log; None if there is none. Raises EvidenceError, in one line, for one that is not whole.
+    """The delivery in a log; None if there is none. Raises EvidenceError, in one line, if it is incomplete.
 
-    Where several heads stand, each begins a new delivery; whole ones must be the same.
+    Each head begins a new delivery. All complete ones must hold the same record.
     """
     whole: list[Delivery] = []
     problem = ""
@@ -200,8 +201,8 @@ def _head(said: str) -> Head:
         raise EvidenceError("the log holds a record's copy without its first line, or of another version") from None
     kinds = {"str": str, "int": int, "list[str]": list}
     if wrong := [f.name for f in fields(Head) if not isinstance(getattr(head, f.name), kinds[str(f.type)])]:
-        raise EvidenceError(f"the log's copy of a record does not say its {wrong[0]}")
-    for name in (head.run, head.file):  # they become paths here, and a job's log holds what anyone printed there
+        raise EvidenceError(f"the log's copy of a record states no valid {wrong[0]}")
+    for name in (head.run, head.file):  # both become paths, and anyone may have printed to a job's log
         if name in ("", ".", "..") or name != PurePosixPath(name).name:
-            raise EvidenceError(f"the log's copy of a record has the name {name!r}, which is no plain one")
+            raise EvidenceError(f"the log's copy of a record has the name {name!r}; expected a plain file name")
     return head

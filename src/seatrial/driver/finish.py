@@ -1,4 +1,4 @@
-"""After the run: nothing left behind, logs through the redactor, then the seal."""
+"""After the run: ends leftover processes, copies logs through the redactor, then seals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seatrial.events import Layout, Redactor
 from seatrial.probe import processes
 from seatrial.record import seal
 
-DRIVER_LOG = "driver.log"  # in the session folder: raw output never lies in the run directory
+DRIVER_LOG = "driver.log"  # in the session folder: the run directory never holds raw output
 LOG_TAIL_BYTES = 2 << 20
 GRACE_S = 5.0
 STILL_S = 2.0
@@ -23,9 +23,9 @@ CLOSED_BYTES = 256  # the line `closed` is shorter
 
 
 def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collection[int] = ()) -> list[str]:
-    """Waits for the processes of a run on this host to go, then ends those that have not, but for `kept` pids.
+    """Waits for the run's processes on this host to end, then kills the rest, except the pids in `kept`.
 
-    Returns what had to be ended.
+    Returns the processes that had to be killed.
     """
 
     def left() -> list[processes.Process]:
@@ -35,13 +35,13 @@ def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collec
 
 
 def wait_until_closed(layout: Layout) -> None:
-    """Until every process of the run on every host has ended its event file, or says no more."""
+    """Waits until every host's probe has closed its event file, or nothing writes events any more."""
     if not all(closed(path) for path in layout.events.glob("a*/probe-*.jsonl")):
         wait_until_still(layout)
 
 
 def closed(path: Path) -> bool:
-    """Whether the last line of an event file says that its process has nothing more to say."""
+    """Whether the last event of a file is `closed`: its process writes no more."""
     try:
         with path.open("rb") as handle:
             handle.seek(max(0, handle.seek(0, os.SEEK_END) - CLOSED_BYTES))
@@ -51,7 +51,7 @@ def closed(path: Path) -> bool:
 
 
 def wait_until_still(layout: Layout) -> None:
-    """Until nothing writes events any more; processes on other hosts cannot be seen from here, their files can."""
+    """Waits until no event file grows. Processes on other hosts cannot be seen from here, but their files can."""
     sizes, still, deadline = _sizes(layout), time.monotonic(), time.monotonic() + LONGEST_S
     while time.monotonic() - still < STILL_S and time.monotonic() < deadline:
         time.sleep(processes.POLL_S)
@@ -69,12 +69,12 @@ def collect_logs(layout: Layout, temporary: Path, environments: tuple[Mapping[st
     for log in sorted((temporary / DRIVER_LOG, *temporary.glob("session_2*/logs/**/*"))):
         name = log.relative_to(temporary).as_posix()
         _copy(log, layout.logs / (f"ray/{name.split('/logs/', 1)[1]}" if "/" in name else name), redactor)
-    for session in temporary.glob("session_2*"):  # raw logs do not outlive the run, whoever is there to tidy up
+    for session in temporary.glob("session_2*"):  # raw logs must not outlive the run
         shutil.rmtree(session, ignore_errors=True)
 
 
 def collect_job_logs(logs: Path, target: Path, job: str, *environments: Mapping[str, str]) -> None:
-    """Copies what the workers of one Ray job wrote on this host; `logs` is Ray's, and stays as it is."""
+    """Copies the logs of one Ray job's workers on this host. `logs` is Ray's own folder, and is not changed."""
     redactor = Redactor(os.environ, *environments)
     own = sorted(logs.glob(f"worker-*-{job}-*"))
     workers = {log.name.split("-")[1] for log in own}
@@ -84,7 +84,7 @@ def collect_job_logs(logs: Path, target: Path, job: str, *environments: Mapping[
 
 
 def collect_own_log(layout: Layout, *environments: Mapping[str, str]) -> None:
-    """Copies what this process has said, where Ray's job manager keeps it in a file."""
+    """Copies the output of this process, if Ray's job manager keeps it in a file."""
     output = Path("/proc/self/fd/1").resolve()
     if output.name.startswith("job-driver-"):
         sys.stdout.flush()
@@ -92,7 +92,7 @@ def collect_own_log(layout: Layout, *environments: Mapping[str, str]) -> None:
 
 
 def _copy(log: Path, target: Path, redactor: Redactor) -> None:
-    """Through the redactor, a long one by its tail; nothing for what is empty or no file."""
+    """Copies a log through the redactor, a long one only from its tail. Skips what is empty or not a plain file."""
     if log.is_file() and not log.is_symlink() and (text := _tail(log)):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(redactor.text(text), encoding="utf-8", errors="backslashreplace")
@@ -107,7 +107,7 @@ def _tail(path: Path) -> str:
 
 
 def seal_run(layout: Layout) -> tuple[Path, dict[str, Any]]:
-    """Gives the reserve back and seals. Raises OSError if even that space is not enough."""
+    """Frees the reserved space and seals. Raises OSError if even that space is not enough."""
     layout.reserve.unlink(missing_ok=True)
     for empty in layout.logs.glob("stack-*.txt"):
         if not empty.stat().st_size:

@@ -1,8 +1,7 @@
-"""Seals what a driver leaves that could not: `python -m seatrial.driver.guard RUN`.
+"""Seals the run of a driver that ended without sealing: `python -m seatrial.driver.guard RUN`.
 
-On a cluster nobody waits for the driver as the launcher does on a laptop, and Ray ends a process that has joined it
-as soon as it loses the raylet. The guard never joins Ray. It lives as long as its stdin, a pipe whose other end only
-the driver holds.
+On a cluster no launcher waits for the driver, and a process that has joined Ray ends as soon as it loses the raylet.
+The guard never joins Ray. It waits for the end of its stdin, a pipe whose other end only the driver holds.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from seatrial.events import Layout
 from seatrial.probe import processes
 from seatrial.probe.processes import RUN_VARIABLE
 
-GRACE_S = 10.0  # Ray Train's workers go with the driver, but not at once
+GRACE_S = 10.0  # Ray Train's workers end after the driver, but not at once
 
 
 def start(layout: Layout, secrets: Mapping[str, str]) -> IO[bytes]:
-    """Starts the guard of a run; returns the pipe that has to stay open as long as this process lives.
+    """Starts the guard of a run; returns the pipe that this process must keep open as long as it lives.
 
     `secrets` are variables whose values no log may hold; they go through the pipe. Raises OSError.
     """
-    # Without the mark of the run: what bears it is ended when the run is over.
+    # Without the mark of the run: processes that bear it are ended when the run is over.
     environment = {name: value for name, value in os.environ.items() if name != RUN_VARIABLE}
     command = [sys.executable, "-m", "seatrial.driver.guard", str(layout.root)]
     guard = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment)
     assert guard.stdin is not None
     guard.stdin.write(json.dumps(dict(secrets)).encode() + b"\n")
     guard.stdin.flush()
-    guard.wait()  # until it has made itself nobody's child
+    guard.wait()  # until it has forked away
     return guard.stdin
 
 
 def main() -> int:
-    """Waits for the driver's end; returns 0 when there is a record, or nothing that could be sealed."""
+    """Waits for the driver's end, then seals if there is no record but something to seal. Returns 0."""
     layout = Layout(Path(sys.argv[1]))
     if os.fork():
         os._exit(0)
@@ -65,7 +64,7 @@ def main() -> int:
 
 
 def _settle(layout: Layout) -> None:
-    """Until nothing writes to the run any more: a file must not grow while it is hashed."""
+    """Ends what still writes to the run, and waits: a file must not grow while it is hashed."""
     for process in processes.end(lambda: list(processes.holding(layout.root)), GRACE_S):
         print(f"seatrial: ended {process}", file=sys.stderr)
     wait_until_still(layout)

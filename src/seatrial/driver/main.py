@@ -1,7 +1,7 @@
 """The driver: runs one trial beside Ray, judges and seals it. `python -m seatrial.driver`, the trial as JSON on stdin.
 
-With `--address` it is a cluster's entrypoint: it uses the Ray that is there, and leaves it as it was. Its exit status
-is execution only, 0 or 4, so that nothing retries a job because a claim was refuted.
+With `--address` it is a cluster's entrypoint: it uses the Ray that runs there, and leaves it unchanged. Its exit status
+is about execution only, 0 or 4, so that nothing retries a job because a claim was refuted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from seatrial.trial.script import Script
 
 POLL_S = 0.25
 PHASES = (("train", "rank"), ("reload", "reload"))
-# What Ray Train raises for workers that are gone. Any other error may be of a Ray that has died itself: it ends this
-# process soon, and must not be waited for before the cause is written down.
+# What Ray Train raises for workers that are gone. After any other error Ray itself may be dead, which soon ends this
+# process: then the cause is written at once, and nobody is asked which hosts are lost.
 WORKERS_FAILED = "WorkerGroupError"
 # Short and under /tmp: Ray's socket paths in it are limited to 107 bytes.
 SESSION_PREFIX = "st-"
@@ -54,14 +54,14 @@ def main(arguments: list[str] | None = None) -> int:
     """Reads the trial, runs it, seals it; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m seatrial.driver", description=__doc__)
     parser.add_argument("--trial", type=Path, help="the resolved trial, a JSON file; default: stdin")
-    parser.add_argument("--address", default="", help="a Ray that is there already, or auto; default: a private one")
+    parser.add_argument("--address", default="", help="the address of a running Ray, or auto; default: a private Ray")
     parser.add_argument(
         "--run-dir", type=Path, help="a run directory made by the launcher; default: a new one on storage.path"
     )
     parser.add_argument(
         "--session-dir", type=Path, help="a short folder for a private Ray's session; default: a new one under /tmp"
     )
-    parser.add_argument("--deliver", action="store_true", help="say progress, and the sealed record, on stdout")
+    parser.add_argument("--deliver", action="store_true", help="print progress and the sealed record on stdout")
     given = parser.parse_args(arguments)
     try:
         return _carry_out(given)
@@ -110,7 +110,7 @@ class Driver:
         self._guard: IO[bytes] | None = None  # open as long as this process lives
 
     def run(self) -> int:
-        """Carries out everything; whatever happens in between, what was seen is sealed. Returns the exit code."""
+        """Runs the trial, and seals what was seen whatever happens. Returns the exit code."""
         signal.signal(signal.SIGTERM, self._stop)
         self.events = freeze(self.trial, self.layout)
         try:
@@ -129,7 +129,7 @@ class Driver:
         return EXIT_ENDED_EARLY if record["ended_early"] else EXIT_OK
 
     def _settle(self) -> None:
-        """What comes between the run and its seal. Nothing that fails here may keep the seal from being set."""
+        """Cleans up between the run and its seal. No failure here may prevent the seal."""
         try:
             session = "" if self.address else str(self.temporary)
             if left := end_leftovers(self.layout.root, session, kept=self._kept):
@@ -141,14 +141,14 @@ class Driver:
             elif self.temporary:
                 collect_logs(self.layout, self.temporary, (variables,))
             self._note(Closed())
-        except Exception as error:  # what is missing then is missing in the evidence, and is said there
+        except Exception as error:  # the evidence then lacks something, and says so
             print(f"seatrial: after the run: {type(error).__name__}: {error}", file=sys.stderr)
         self.events.abandon()
 
     def _phases(self) -> None:
         """Trains, then reloads in new processes; stops at the first phase that does not finish.
 
-        A script's checkpoints are in a form of its own: nothing here reloads them.
+        A script's checkpoints have a format of their own, which seatrial cannot reload.
         """
         session: Any = None
         try:
@@ -179,7 +179,7 @@ class Driver:
                 self._close_session(session)
 
     def _follow(self, session: Any, role: str) -> None:
-        """Starts a group of workers and waits for it. Raises what it failed with, TimedOut or Interrupted."""
+        """Starts a group of workers and waits for its end. Raises the group's error, TimedOut or Interrupted."""
         ranks, work = self.trial.scaling.num_workers, self.trial.training
         group = session.start_group(role)
         watchdog = Watchdog(self.layout, role, ranks, work.steps, work.timeout)
@@ -196,7 +196,7 @@ class Driver:
             raise
 
     def _follow_script(self, session: Any, work: Script) -> None:
-        """Runs a team's own script to its end. Raises RunError with what it failed with, TimedOut or Interrupted."""
+        """Runs a team's own script to its end. Raises RunError with its error, TimedOut or Interrupted."""
         from seatrial.driver.script import ScriptGroup
 
         group = ScriptGroup(work, self.layout, self._started_with, session, forward=bool(self.address))
@@ -213,7 +213,7 @@ class Driver:
                     raise TimedOut(watchdog.explain(expired))
         except RunError:
             group.kill()
-            if self._asked_to_stop:  # a job that is stopped is asked with all that it started: the script may be first
+            if self._asked_to_stop:  # Ray signals all processes of a stopped job: the script may end first
                 raise Interrupted("stopped on request (Ctrl-C or SIGTERM)") from None
             raise
         finally:
@@ -228,7 +228,7 @@ class Driver:
     def _lost_hosts(self, session: Any, role: str) -> str:
         try:
             silent = session.probes.silent()
-        except Exception as error:  # Ray itself may be what the run failed with
+        except Exception as error:  # Ray itself may have failed
             print(f"seatrial: Ray did not tell which hosts answer: {error}", file=sys.stderr)
             return ""
         return lost_hosts(self.layout, role, self.trial.scaling.num_workers, silent)
@@ -238,13 +238,13 @@ class Driver:
             import ray
         except ModuleNotFoundError:
             raise RunError(
-                f"{sys.executable} has no Ray; expected the `python` on the PATH to be the one Ray runs in"
+                f"{sys.executable} has no Ray; expected the `python` on the PATH to be the one that Ray runs in"
             ) from None
 
         from seatrial.driver.ray_session import RaySession
 
         session = RaySession(self.trial, self.layout, self.temporary, self.address)
-        signal.signal(signal.SIGTERM, self._stop)  # ray.init puts its own in place, which exits at once
+        signal.signal(signal.SIGTERM, self._stop)  # ray.init installs its own handler, which exits at once
         seen = {"ray": ray.__version__, "commit": ray.__commit__, "nodes": len(ray.nodes())}
         self._note(Environment(layer="ray", content=seen))
         try:
@@ -257,31 +257,31 @@ class Driver:
         return session
 
     def _note_pods(self) -> None:
-        """Which image each pod of the cluster runs: when the probes have come, and again before they go."""
-        from seatrial.driver import pods  # with its TLS: a run on one machine needs none
+        """Records which image each pod of the cluster runs: when the probes have started, and before they stop."""
+        from seatrial.driver import pods  # loads TLS, which a run on one machine does not need
 
         if own := pods.layer():
             self._note(own)
 
     def _close_session(self, session: Any) -> None:
-        """Each step is taken whatever became of the one before."""
+        """Takes every step, even if an earlier one failed."""
 
         def stop_probes() -> None:
             left, problems = session.probes.stop()
             if left:
                 self._note(Leftover(processes=left))
-            if problems:  # what is missing stays missing: an unclosed file, which the evidence says
+            if problems:  # the probe's file stays unclosed, and the evidence says so
                 raise RunError("; ".join(problems))
 
         def spare() -> None:
             self._kept = session.detached()
 
         for step, what in (
-            (self._note_pods, "the pods could not be noted"),
+            (self._note_pods, "the pods could not be recorded"),
             (stop_probes, "a probe ended badly"),
             (session.keep_logs, "a host's logs could not be kept"),
-            (spare, "Ray did not tell its own actors"),
-            (session.close, "Ray ended badly"),  # its processes are looked for, and ended, after this
+            (spare, "Ray did not list its detached actors"),
+            (session.close, "Ray ended badly"),  # its leftover processes are ended later
         ):
             try:
                 step()
@@ -289,7 +289,7 @@ class Driver:
                 print(f"seatrial: {what}: {error}", file=sys.stderr)
 
     def _note(self, event: Event) -> None:
-        """Writes an event of the driver; on a full storage, with the space kept back for the seal."""
+        """Writes an event of the driver. On a full storage it frees the space that is reserved for the seal."""
         try:
             self.events.write(event)
         except OSError:
@@ -301,7 +301,7 @@ class Driver:
 
 
 def _settings(trial: Trial) -> dict[str, Any]:
-    """What the trial and the environment set: names and values, redacted when they are written."""
+    """The settings of the trial and of the environment, by name. They are redacted when they are written."""
     prefixes = ("NCCL_", "FI_", "GLOO_", "TORCH_", "RAY_", "CUDA_", "OMP_", "MKL_", "HF_", "PYTORCH_", "SEATRIAL_")
     return {
         "workload": trial.workload.model_dump(mode="json"),

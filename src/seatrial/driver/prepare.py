@@ -24,25 +24,25 @@ RESERVE_BYTES = 8 << 20  # given back before sealing, so that a full disk can st
 
 
 def check_shared(trial: Trial) -> None:
-    """What a cluster's driver can know before it makes a run directory. Raises InputError."""
+    """Checks what a driver on a cluster can know before it creates a run directory. Raises InputError."""
     check_shared_path(trial.storage.path)
-    PLANS[trial.run_kind.name](trial)
     check_tasks(trial, everywhere=False)
+    PLANS[trial.run_kind.name](trial)
     recorded(trial)
 
 
 def check_shared_path(path: str) -> None:
-    """Raises InputError for what cannot be one folder on several hosts."""
+    """Raises InputError unless `path` can be one folder that several hosts share."""
     if "://" in path:
         raise InputError(f"saw {path}", field="storage.path", expected="a folder: object storage is not supported yet")
     if not Path(path).is_absolute():
         raise InputError(
-            f"saw {path}", field="storage.path", expected="an absolute path, of a folder that every host mounts there"
+            f"saw {path}", field="storage.path", expected="the absolute path of a folder that every host mounts there"
         )
 
 
 def new_run(trial: Trial, storage: Path) -> Layout:
-    """Creates a run directory of a name that was free. Raises InputError if the storage cannot be used."""
+    """Creates a run directory with a new name. Raises InputError if the storage cannot be used."""
     problem = problem_with(storage)
     if problem:
         raise InputError(
@@ -62,9 +62,9 @@ def new_run(trial: Trial, storage: Path) -> Layout:
 
 
 def recorded(trial: Trial) -> dict[str, Any]:
-    """The trial as it is kept: variables with secret-looking names are masked.
+    """The trial as the record holds it: variables whose names look secret are masked.
 
-    Raises InputError if a secret stands anywhere else: a record must not hold it.
+    Raises InputError if there is a secret anywhere else: a record must not hold it.
     """
     document: dict[str, Any] = plain(trial.resolved())
     variables = Redactor({}).value(document["runtimeEnv"]["env_vars"])
@@ -81,8 +81,8 @@ def recorded(trial: Trial) -> dict[str, Any]:
 
 
 def _as_variables(value: Any) -> Any:
-    """Kubernetes' ways of speaking in the redactor's: `{name: A, value: b}` is a variable, and what only names a
-    secret (the `key` of a toleration or of a reference, a `secretName`) is none."""
+    """A Kubernetes object as the redactor understands it: `{name: A, value: b}` becomes the variable A. Keys that only
+    name a secret are renamed: the `key` of a toleration or of a reference, and `secretName`."""
     if isinstance(value, list):
         return [_as_variables(item) for item in value]
     if not isinstance(value, dict):
@@ -96,7 +96,7 @@ def _as_variables(value: Any) -> Any:
 def freeze(trial: Trial, layout: Layout) -> Writer:
     """Writes trial.json and claims.json, opens the driver's events, and states plan, tolerances and rosters.
 
-    From here on neither can change unseen: their digests are in every event file's header. Raises OSError.
+    From here on a change to either file is detected: every event file's header states their digests. Raises OSError.
     """
     document = recorded(trial)
     trial_bytes = canonical(document)
@@ -151,7 +151,7 @@ def _plan_of_training(trial: Trial) -> PlanFacts:
 
 
 def _plan_of_script(trial: Trial) -> PlanFacts:
-    """What the trial says of a script, and nothing that only the script knows."""
+    """The plan of a script: what the trial states about it, and nothing that only the script knows."""
     work = trial.team_script
     return PlanFacts(
         script=Path(work.script).name,
@@ -168,7 +168,7 @@ PLANS: dict[str, Callable[[Trial], PlanFacts]] = {RUN.name: _plan_of_training, S
 
 
 def _reserve(layout: Layout) -> None:
-    """Real bytes, not a hole: the space must be there when everything else is used up."""
+    """Reserves space for the seal. Writes real bytes, not a sparse file: the space must exist on a full disk."""
     with layout.reserve.open("wb") as handle:
         for _ in range(RESERVE_BYTES >> 20):
             handle.write(b"\x00" * (1 << 20))

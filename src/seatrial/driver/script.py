@@ -1,4 +1,4 @@
-"""Runs a team's own script beside this driver's Ray, as it is: a child process that finds that Ray by its address."""
+"""Runs a team's own script unchanged, as a child process that finds this driver's Ray by its address."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from seatrial.probe.processes import ROLE_VARIABLE, SCRIPT_ROLE
 from seatrial.trial.script import Script
 
 TERMINAL = ("FINISHED", "ERRORED", "ABORTED")
-JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray's own job submission hands to an entrypoint's ray.init
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray's job submission sets it for an entrypoint's ray.init
 LOG = "script.log"
 LOG_BYTES = 32 << 20
 TAIL_LINES = 400
 STATE_EVERY_S = 1.0
 PATIENCE_S = 10.0
-SETTLE_S = 5.0  # Ray Train's last word comes a moment after the script's end
+SETTLE_S = 5.0  # Ray Train reports the final state a moment after the script's end
 
 
 class ScriptGroup:
-    """The script at work, with the interface of `ray_session.Group`.
+    """The running script, with the interface of `ray_session.Group`.
 
-    `environment` is what this process was started with: what seatrial sets for its own use of Ray is not the script's.
-    `attempts` collects what Ray Train says meanwhile; `changed()` hands out what is new.
+    `environment` is the one that this process was started with: the script does not get what seatrial sets for its own
+    use of Ray. `state` collects what Ray Train reports meanwhile; `changed()` returns what is new.
     """
 
     def __init__(self, work: Script, layout: Layout, environment: Mapping[str, str], session: Any, forward: bool):
@@ -70,12 +70,12 @@ class ScriptGroup:
         return self._process.poll()
 
     def changed(self) -> list[TrainAttempt]:
-        """Attempts that are new, or of which Ray Train has said something new, since the last call."""
+        """Attempts that are new or have changed since the last call."""
         changed, self._changed = self._changed, []
         return changed
 
     def ended(self, within: float) -> bool:
-        """Whether the script has ended, after at most so many seconds. Raises RunError with what it ended with."""
+        """Waits at most `within` seconds; returns whether the script has ended. Raises RunError if it has failed."""
         try:
             code = self._process.wait(within)
         except subprocess.TimeoutExpired:
@@ -99,7 +99,7 @@ class ScriptGroup:
 
     @property
     def trained(self) -> bool:
-        """Whether there was a training at all: by Ray Train's account, or by event files of ranks."""
+        """Whether anything was trained: Ray Train reports an attempt, or ranks wrote event files."""
         return bool(self.state.attempts) or any(self._layout.events.glob("a*/rank-*.jsonl"))
 
     @property
@@ -112,7 +112,7 @@ class ScriptGroup:
             self._changed += self.state.poll({self._process.pid, *self._children()})
 
     def _children(self) -> set[int]:
-        """A script may start the program that trains."""
+        """All processes of the run: a script may start the program that trains."""
         return {process.pid for process in processes.of_run(self._layout.root)}
 
     def _settle(self) -> None:
@@ -126,7 +126,7 @@ class ScriptGroup:
             time.sleep(processes.POLL_S)
 
     def _other_ray(self) -> str:
-        """A GCS that bears this run's mark without being of this session."""
+        """A GCS process that bears this run's mark but is not of this session; empty if there is none."""
         for process in processes.of_run(self._layout.root):
             if "gcs_server" in process.command.split(" ")[0] and not self._session.owns(process.pid):
                 return f"gcs_server {process.pid}"
@@ -154,7 +154,7 @@ class ScriptGroup:
 def _environment(
     started_with: Mapping[str, str], address: str, variables: dict[str, str], packages: list[str]
 ) -> dict[str, str]:
-    """The script's own, with what makes its `ray.init` join this Ray and its workers bear the mark of the run."""
+    """The script's environment: it makes `ray.init` join this Ray, and puts the mark of the run on the workers."""
     config = json.loads(started_with.get(JOB_CONFIG) or "{}")
     runtime = dict(config.get("runtime_env") or {})
     runtime["env_vars"] = {**runtime.get("env_vars", {}), **variables}
@@ -172,11 +172,11 @@ def _environment(
     }
 
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of terminals, which no log file is
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of terminals; useless in a log file
 
 
 class _Log:
-    """What the script says: redacted line by line, into the run directory, and on to this process's output if asked."""
+    """The script's output: redacted line by line, written to the run directory, and forwarded to stdout if asked."""
 
     def __init__(self, path: Path, redactor: Redactor, forward: bool):
         self._path, self._redactor, self._forward = path, redactor, forward
@@ -185,7 +185,7 @@ class _Log:
         self._problem: OSError | None = None
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
-        """Reads until the other end closes."""
+        """Starts to read the script's output, until the pipe closes."""
         self._thread = threading.Thread(target=self._read, args=(process,), name="script-log", daemon=True)
         self._thread.start()
 
@@ -212,9 +212,9 @@ class _Log:
                 file.write("\n".join(self.tail).encode("utf-8", "backslashreplace"))
 
     def finish(self, patience: float = 5.0) -> None:
-        """Until all is read; a grandchild that keeps the pipe open is not waited for."""
+        """Waits until all output is read, but not for a grandchild that keeps the pipe open."""
         if self._thread:
             self._thread.join(patience)
         if self._problem:
-            print(f"seatrial: the script's log is not whole: {self._problem.strerror}", file=sys.stderr)
+            print(f"seatrial: the script's log is incomplete: {self._problem.strerror}", file=sys.stderr)
             self._problem = None

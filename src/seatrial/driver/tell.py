@@ -1,4 +1,4 @@
-"""What the driver says on its way, where it is a job of a cluster: lines for whoever reads the job's log."""
+"""What a driver that runs as a job of a cluster prints meanwhile, for the readers of the job's log."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from seatrial.record import latest, read_record
 from seatrial.trial import Trial
 
 POLL_S = 1.0
-STEPS_S = 5.0  # a line of progress at most so often
-DIRECTORY, RECORD = "run directory ", "record "  # what a client looks for, after `seatrial: `
-SHOWN_LINES = 10  # of the log, in what Ray says of a job that failed
+STEPS_S = 5.0  # the least time between two lines of progress
+DIRECTORY, RECORD = "run directory ", "record "  # a client looks for these behind `seatrial: `
+SHOWN_LINES = 10  # Ray shows so many lines of a failed job's log, the last ones
 
 
 @contextlib.contextmanager
 def telling(trial: Trial, layout: Layout) -> Iterator[None]:
-    """Says how the run goes while it goes, and delivers its record when it is sealed."""
+    """Prints the progress of the run, and delivers its record when it is sealed."""
     os.environ[deliver.VARIABLE] = "1"
     say(f"seatrial: {seatrial.__version__}, Python {platform.python_version()}, trial {trial.slug}")
     say(f"seatrial: {DIRECTORY}{layout.root}")
@@ -43,7 +43,7 @@ def telling(trial: Trial, layout: Layout) -> Iterator[None]:
 
 
 def hand_over(layout: Layout) -> None:
-    """Delivers a sealed record, then says its verdicts: the last lines are what Ray shows of a job that failed."""
+    """Delivers a sealed record, then prints its verdicts: Ray shows the last lines of a job that failed."""
     if not layout.record.is_file():
         return
     try:
@@ -63,13 +63,14 @@ def hand_over(layout: Layout) -> None:
 
 
 def say(line: str) -> None:
-    """One line of the job's log, at once."""
+    """Prints one line of the job's log at once."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def _follow(progress: Progress, layout: Layout, ended: threading.Event) -> None:
-    followers = [Follower(layout, names) for names in ("driver", "rank-*")]  # probes say much, and nothing of this
+    # Not the probes: they write many events, and none that gives a line.
+    followers = [Follower(layout, names) for names in ("driver", "rank-*")]
     while not ended.wait(POLL_S):
         for name, event in (found for follower in followers for found in follower.poll()):
             for line in progress.lines(name, event):
@@ -77,7 +78,7 @@ def _follow(progress: Progress, layout: Layout, ended: threading.Event) -> None:
 
 
 class Progress:
-    """From events to lines: a step when all ranks have made it, an evaluation when all have scored."""
+    """Turns events into lines: a step when all ranks have taken it, an evaluation when all have scored."""
 
     def __init__(self, trial: Trial):
         self._ranks, self._steps = trial.scaling.num_workers, trial.workload.steps
@@ -87,7 +88,7 @@ class Progress:
         self._attempt = ""
 
     def lines(self, name: str, event: dict[str, Any]) -> Iterator[str]:
-        """What one more event adds to say."""
+        """The lines for one more event."""
         kind = event.get("event")
         if kind == "phase_started":
             yield f"seatrial: {event.get('phase')} starts"
@@ -95,7 +96,7 @@ class Progress:
             ranks, hosts = len(event["workers"]), len({worker["node"] for worker in event["workers"]})
             where = f"{ranks} rank{'s' * (ranks != 1)} on {hosts} host{'s' * (hosts != 1)}"
             said = f"seatrial: attempt {event['attempt']} {str(event['status']).lower()}, {where}"
-            if said != self._attempt:  # Ray Train has more to say of an attempt than this
+            if said != self._attempt:  # other changes of an attempt give no line
                 self._attempt = said
                 yield said
         elif kind == "stalled":

@@ -1,4 +1,4 @@
-"""What is known about hardware and images, as data with a source column; what is not in a table is unknown."""
+"""Facts about hardware and images, as tables with a source column. A fact that no table has is unknown."""
 
 from seatrial.hardware.gpus import Gpu, gpu, gpus
 from seatrial.hardware.images import ImageFacts, dlc_repository, image, images

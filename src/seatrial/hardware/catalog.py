@@ -1,4 +1,4 @@
-"""The tables side by side, for the command that prints them: all entries, one by name, names close to a wrong one.
+"""One interface to all tables, for `seatrial catalog`: a whole table, one entry by name, names similar to a wrong one.
 
 `kind` is one of KINDS.
 """
@@ -24,7 +24,7 @@ def entries(kind: str) -> tuple[Entry, ...]:
 
 
 def entry(kind: str, name: str) -> Entry | None:
-    """One entry; an image by its reference, or by the tag of a Ray DLC. None is unknown."""
+    """One entry by name; an image by its reference, or by the tag of a Ray DLC. None if it is unknown."""
     if kind == "instances":
         return instance(name)
     if kind == "gpus":
@@ -33,7 +33,7 @@ def entry(kind: str, name: str) -> Entry | None:
 
 
 def close(kind: str, name: str) -> list[str]:
-    """Up to three known names that begin with a wrong one, or look like it."""
+    """Up to three known names that begin with `name`, or are similar to it."""
     known = [entry.tag if isinstance(entry, ImageFacts) else entry.name for entry in entries(kind)]
     lowered = {text.lower(): text for text in known}
     wanted = name.lower()[:200].removeprefix(HYPERPOD).rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""GPUs: the peaks that MFU and bandwidth shares are measured against."""
+"""GPUs and their peak rates, the reference for MFU and for shares of bandwidth."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def gpus() -> tuple[Gpu, ...]:
 
 
 def gpu(name: str) -> Gpu | None:
-    """The GPU of that name; None is unknown, never the figures of another."""
+    """The GPU with exactly this name; None if it is unknown."""
     return next((entry for entry in gpus() if entry.name == name), None)

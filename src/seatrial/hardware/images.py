@@ -1,8 +1,8 @@
-"""Image tags: what AWS's Ray Deep Learning Containers (DLC) hold, and what the tags of rayproject/ray say.
+"""Image tags: the content of AWS's Ray Deep Learning Containers (DLC), and the meaning of the tags of rayproject/ray.
 
 The table has one row for each DLC release. Its floating tags follow from AWS's rule: `<image>`, `<image>-v1` and
-`<image>-v1.1` move to the newest release that they cover, `<image>-v1.1.0` never moves. What a floating tag holds today
-is therefore unverified, whatever the table says.
+`<image>-v1.1` move to the newest release that they cover, `<image>-v1.1.0` never moves. So the content of
+a floating tag is unverified, whatever the table says.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _RAY_TAG = re.compile(r"(?:(?P<ray>[0-9]+\.[0-9]+\.[0-9]+)|latest|nightly)(?P<su
 
 @dataclass(frozen=True)
 class ImageFacts:
-    """What is known about an image. None is unknown; a CPU image has no `cuda`."""
+    """The facts about an image. None is unknown; a CPU image has no `cuda`."""
 
-    reference: str  # repository:tag, or the pattern of tags, that it was found by
-    floating: bool  # the tag moves; with a digest nothing does
-    points_to: str | None  # the release that a floating tag stood for when last read; None for a pinned tag
+    reference: str  # repository:tag, or the pattern of tags that matched
+    floating: bool  # the tag can move; never true beside a digest
+    points_to: str | None  # the release that a floating tag named when it was last read; None for other tags
     dlc: bool  # one of AWS's Ray DLCs
     training: bool | None  # carries the training and EFA stack
     ray: str | None
@@ -43,8 +43,8 @@ class ImageFacts:
     nccl: str | None
     efa_installer: str | None
     ofi_nccl: str | None
-    packages: tuple[tuple[str, str], ...]  # further ones, by name
-    has_wget: bool | None  # KubeRay's older probes call it
+    packages: tuple[tuple[str, str], ...]  # name and version of other packages
+    has_wget: bool | None  # KubeRay's older probes need it
     source: str
     unverified: tuple[str, ...]
 
@@ -56,16 +56,16 @@ class ImageFacts:
 @dataclass(frozen=True)
 class _Reference:
     host: str
-    path: str  # with a slash in front, so that an ending is a whole part
+    path: str  # begins with a slash, so that `endswith` compares whole parts
     tag: str
     digest: str
 
 
 def image(reference: str) -> ImageFacts | None:
-    """What is known about an image by its reference; None is unknown.
+    """The facts about an image by its reference; None if it is unknown.
 
-    Found in any registry and below any pull-through prefix, where the path ends in `deep-learning-containers/ray` or
-    `rayproject/ray`, and in private ECR as `ray`. A digest without a tag says nothing.
+    The registry and a pull-through prefix do not matter: the path must end in `deep-learning-containers/ray` or
+    `rayproject/ray`. In private ECR the name `ray` is enough. A digest without a tag tells nothing.
     """
     parsed = _parse(reference)
     if parsed is None:
@@ -75,9 +75,9 @@ def image(reference: str) -> ImageFacts | None:
 
 
 def dlc_repository(reference: str) -> bool:
-    """Whether it is the Ray DLC repository, whatever the tag, so that an unknown tag differs from an unknown image.
+    """Whether a reference names the Ray DLC repository, with any tag: an unknown tag of it is not an unknown image.
 
-    In private ECR any account may have a repository `ray`: outside AWS's own accounts the tag must begin as a DLC's.
+    In private ECR any account may have a repository `ray`: outside AWS's own accounts the tag must begin like a DLC's.
     """
     parsed = _parse(reference)
     return parsed is not None and _is_dlc(parsed)
@@ -85,7 +85,7 @@ def dlc_repository(reference: str) -> bool:
 
 @cache
 def images() -> tuple[ImageFacts, ...]:
-    """Every tag of the Ray DLCs that is known, floating ones before the releases that they cover."""
+    """Every known tag of the Ray DLCs. A floating tag comes before the releases that it covers."""
     found: dict[tuple[str, tuple[int, ...]], ImageFacts] = {}
     for row in sorted(rows(TABLE), key=lambda row: _numbers(row["version"])):
         version = _numbers(row["version"])
@@ -158,7 +158,7 @@ def _is_dlc(parsed: _Reference) -> bool:
 
 
 def _rayproject(parsed: _Reference) -> ImageFacts | None:
-    """What a tag `x.y.z[-pyXY][-cuXYZ|-cpu|-gpu]` says; no tag is `latest`."""
+    """The facts in a tag `x.y.z[-pyXY][-cuXYZ|-cpu|-gpu]`. A reference without a tag means `latest`."""
     if not parsed.path.endswith("/rayproject/ray"):
         return None
     tag = parsed.tag or ("" if parsed.digest else "latest")

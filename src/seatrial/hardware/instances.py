@@ -1,8 +1,8 @@
-"""EC2 instance types: what a node of a type has, and what of it Kubernetes can hand out.
+"""EC2 instance types: the hardware of a node, and what Kubernetes can allocate of it.
 
 The rows are Karpenter's published instance reference, which is generated from the EC2 API. `network_mbps` is the
-rate that lasts: the bursts of small sizes are not in the table. Allocatable is what Karpenter computes for AL2023;
-daemon sets still take their share of it.
+sustained rate: the table does not have the burst rate of small sizes. The allocatable columns are what Karpenter
+computes for AL2023; daemon sets use a part of that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Instance:
     allocatable_cpu_m: int | None  # millicores
     allocatable_memory_mib: int | None
     network_mbps: int | None
-    efa: int  # most EFA interfaces; 0 is none
+    efa: int  # the most EFA interfaces that it can have; 0 is none
     nvlink: str | None  # "NVSwitch 600 GB/s" between two GPUs, both directions added; None is none
     gdr: bool | None  # GPUDirect RDMA over EFA
     source: str
@@ -53,6 +53,8 @@ def _by_name() -> dict[str, Instance]:
 
 
 def instance(name: str) -> Instance | None:
-    """The type of that name, with or without HyperPod's `ml.`; None is unknown. Names are compared as Kubernetes does:
-    `G6.12xlarge` is no instance type."""
+    """The type with this name, with or without HyperPod's `ml.`; None if it is unknown.
+
+    Case matters, as in Kubernetes: `G6.12xlarge` is no instance type.
+    """
     return _by_name().get(name.removeprefix(HYPERPOD))

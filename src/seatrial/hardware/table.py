@@ -1,7 +1,7 @@
-"""How this room's JSON is read: columns, rows, and for each row where its facts come from.
+"""Reads the JSON tables of this room: columns, rows, and the sources of each row.
 
-The `source` column holds keys of the file's own `sources`; `unverified` names columns whose value nobody has checked
-at its origin. A null is unknown. Standard library only: the tables travel to the image inside a zip.
+The `source` column holds keys of the file's own `sources`; `unverified` names columns whose value was not checked at
+its origin. A null is unknown. Standard library only: the tables travel to the image inside a zip.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ def rows(name: str) -> Iterator[dict[str, Any]]:
 
 
 def cited(name: str, keys: str) -> str:
-    """The sources behind keys that are separated by blanks, joined with "; "."""
+    """The sources of some keys, joined with "; ". Spaces separate the keys."""
     return "; ".join(document(name)["sources"][key] for key in keys.split())

@@ -1,4 +1,4 @@
-"""Which image: references, what a registry says that they name, and whether two of them are one.
+"""Images: references, the digests that registries give for them, and whether two references name the same image.
 
-Nothing is imported here: who only reads references need not load a registry's client.
+This file imports nothing: code that only reads references must not load a registry client.
 """

@@ -1,9 +1,9 @@
-"""Reads from one registry through oras; the only file that imports it, and only when a registry is asked.
+"""Reads from one registry through oras. Only this file imports oras, and only when a registry is asked.
 
 oras carries the requests and answers the registry's challenges (Basic, or a Bearer token from the token service it
-names). Left out on purpose: its retries, which hold a refused connection for two minutes, and its reader of the Docker
-config, which does not know `DOCKER_CONFIG`. Plain HTTP has no adapter unless it is wanted, so that neither a token
-service nor a redirect can make credentials travel in the clear.
+names). Two parts of oras are not used: its retries, which take two minutes for a refused connection, and its reader of
+the Docker config, which ignores `DOCKER_CONFIG`. Plain HTTP has no adapter unless the caller asks for it: else a token
+service or a redirect could make credentials travel in the clear.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PLAIN_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Timeout:
-    """Seconds until a connection stands, and seconds without a byte."""
+    """The longest time, in seconds: to connect, and to wait for the next byte."""
 
     connect: float = 10
     read: float = 30
@@ -44,7 +44,7 @@ class Timeout:
 
 @dataclass(frozen=True)
 class Reply:
-    """A body as the registry sent it, its media type, and the digest that the registry gives for it, if any."""
+    """A body as the registry sent it, its media type, and the digest that the registry states, or empty."""
 
     body: bytes
     media_type: str
@@ -69,7 +69,7 @@ class Client:
     def get(self, kind: str, name: str, accept: str) -> Reply:
         """A manifest (by tag or digest) or a blob (by digest): `kind` is `manifests` or `blobs`.
 
-        Raises InputError where the registry has none, RegistryError (Unreachable, Denied) where it does not answer so.
+        Raises InputError if the registry has no such object, RegistryError (Unreachable, Denied) for other failures.
         """
         url = f"{self.base}{self.reference.repository}/{kind}/{name}"
         with self._failures():
@@ -83,8 +83,8 @@ class Client:
         return Reply(body, media_type, answer.headers.get("Docker-Content-Digest", ""))
 
     def _request(self, url: str, headers: dict[str, str]) -> requests.Response:
-        beneath_retries = type(self.oras).do_request.__wrapped__
-        answer: requests.Response = beneath_retries(self.oras, url, "GET", headers=headers, stream=True)
+        without_retries = type(self.oras).do_request.__wrapped__  # oras's retries are a decorator
+        answer: requests.Response = without_retries(self.oras, url, "GET", headers=headers, stream=True)
         return answer
 
     def _body(self, answer: requests.Response) -> bytes:
@@ -93,7 +93,7 @@ class Client:
             for piece in answer.iter_content(_PIECE):
                 body += piece
                 if len(body) > MAX_BYTES:
-                    raise RegistryError(f"{self.host} sends more than {MAX_BYTES} bytes where a manifest was asked for")
+                    raise RegistryError(f"{self.host} sends more than {MAX_BYTES} bytes; expected a manifest")
         return bytes(body)
 
     def _connect(self) -> Any:
@@ -115,7 +115,7 @@ class Client:
         session = registry.session
         session.request = functools.partial(session.request, timeout=(self.timeout.connect, self.timeout.read))
         session.headers["User-Agent"] = f"seatrial/{seatrial.__version__}"
-        session.auth = lambda request: request  # else requests puts what a .netrc file says in place of oras's header
+        session.auth = lambda request: request  # else requests replaces oras's header by a .netrc entry
         session.trust_env = not self.local  # no proxy on the way to this machine
         session.hooks["response"].append(self._note)
         if not self.plain:
@@ -123,32 +123,34 @@ class Client:
         return registry
 
     def _note(self, response: requests.Response, *_: object, **__: object) -> None:
-        """Keeps who answered last, and how: oras drops it when it gives up."""
+        """Keeps host and status of the last answer: oras drops them when it gives up."""
         self.asked, self.status = urlsplit(str(response.url)).netloc, response.status_code
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
-        """What requests and oras raise, in our words."""
+        """Turns the exceptions of requests and oras into ours."""
         from requests import exceptions
 
         try:
             yield
         except exceptions.InvalidSchema as error:
             url = str(error).partition("'")[2].partition("?")[0].rstrip("'")
-            raise RegistryError(f"{self.host} leads to {clean(url, 200)}, which is not https: not followed") from None
+            raise RegistryError(
+                f"{self.host} leads to {clean(url, 200)}, which is not https, and was not followed"
+            ) from None
         except exceptions.SSLError as error:
             raise RegistryError(f"{self.host}: TLS fails: {_tls(error)}") from None
         except (exceptions.ConnectionError, exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
             raise Unreachable(self.host, self._why(error)) from None
         except (exceptions.InvalidJSONError, exceptions.InvalidHeader):  # their text may quote a token
-            raise RegistryError(f"{self.host}: what {self.asked} sends is no token") from None
+            raise RegistryError(f"{self.host}: {self.asked} sends no valid token") from None
         except exceptions.RequestException as error:
             raise RegistryError(f"{self.host}: {clean(str(error), 200)}") from None
-        except (ValueError, AttributeError):  # oras got no token: none given, or a challenge that names no service
+        except (ValueError, AttributeError):  # oras got no token, or the challenge names no service
             raise self._refusal() from None
 
     def _why(self, error: requests.RequestException) -> str:
-        """The reason beneath the layers, after the name of another host (a token service) where it is one."""
+        """The reason of a failure. It begins with the host if another one failed."""
         asked = urlsplit(str(error.request.url)).netloc if error.request is not None else ""
         other = f"{asked}, which it names: " if asked and asked != urlsplit(self.base).netloc else ""
         return other + _reason(error, self.timeout)
@@ -163,8 +165,8 @@ class Client:
         if self.status not in (401, 403):
             return RegistryError(f"{said} for {what}; expected a manifest")
         return Denied(
-            f"{host} refuses {what} ({said}); tried with {self.credentials.source}; `docker login {host}` sets them; "
-            "some registries answer so where there is no such repository"
+            f"{host} refuses {what} ({said}); tried with {self.credentials.source}; "
+            f"`docker login {host}` sets credentials; some registries also answer so if the repository does not exist"
         )
 
     def _missing(self, name: str, body: bytes) -> InputError:
@@ -175,7 +177,7 @@ class Client:
 
 
 def _provider() -> Any:
-    """The module `oras.provider`; what it would log on stderr, our errors say in one line."""
+    """The module `oras.provider`, without its log on stderr: our errors say the same in one line."""
     try:
         import oras.provider as provider
     except ImportError:
@@ -185,7 +187,7 @@ def _provider() -> Any:
 
 
 def _error_code(body: bytes) -> str:
-    """`MANIFEST_UNKNOWN` and the like, empty where the body is no registry's error document."""
+    """The error code in a body, such as `MANIFEST_UNKNOWN`; empty if it is not the error document of a registry."""
     try:
         code = json.loads(body)["errors"][0]["code"]
     except (ValueError, LookupError, TypeError, RecursionError):
@@ -194,7 +196,7 @@ def _error_code(body: bytes) -> str:
 
 
 def _reason(error: BaseException, timeout: Timeout) -> str:
-    """`Connection refused` from within the exceptions that requests and urllib3 put around it."""
+    """The cause inside the exceptions of requests and urllib3, such as `Connection refused`."""
     chain = list(_beneath(error))
     kinds = {type(e).__name__ for e in chain}
     if "IncompleteRead" in kinds:
@@ -214,7 +216,7 @@ def _tls(error: BaseException) -> str:
 
 
 def _beneath(error: BaseException) -> Iterator[BaseException]:
-    """The error and what it wraps: as its reason, its argument, or its cause."""
+    """The error and every error that it wraps: as its reason, its argument, or its cause."""
     seen: list[BaseException] = []
     queue: list[object] = [error]
     while queue:

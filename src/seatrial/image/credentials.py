@@ -1,7 +1,7 @@
-"""Credentials of a registry as `docker login` keeps them: in the Docker config file, or behind a helper program.
+"""Credentials of a registry as `docker login` keeps them: in the Docker config file, or in a helper program.
 
-The file's form is Docker's (docs.docker.com/reference/cli/docker/login, "credential stores"): `auths` holds base64 of
-`user:password` for each registry, `credHelpers` and `credsStore` name programs `docker-credential-NAME`.
+The format of the file is Docker's (docs.docker.com/reference/cli/docker/login, "credential stores"): `auths` holds
+base64 of `user:password` for each registry, `credHelpers` and `credsStore` name programs `docker-credential-NAME`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from seatrial.errors import InputError, Place
 from seatrial.image.reference import DOCKER_HUB
 
-HUB_KEY = "https://index.docker.io/v1/"  # under this key `docker login` keeps Docker Hub's entry
+HUB_KEY = "https://index.docker.io/v1/"  # the key of Docker Hub's entry
 HELPER_SECONDS = 30
 _TOKEN_USER = "<token>"  # a helper's name for an identity token
 
@@ -43,7 +43,7 @@ def config_path() -> Path:
 
 
 def find(registry: str) -> Credentials:
-    """The credentials for a registry's host. Raises InputError where the config file is no Docker config."""
+    """The credentials for a registry's host. Raises InputError if the config file is not a Docker config."""
     path = config_path()
     if not path.is_file():
         return Credentials(f"no credentials ({path} does not exist)")
@@ -87,7 +87,7 @@ def _keys(registry: str) -> tuple[str, ...]:
 
 
 def _entry(auths: dict[str, Any], registry: str) -> tuple[str, dict[str, Any]]:
-    """An entry by the registry's host; older files have a scheme and a path around it."""
+    """The entry of a registry, and its key. Older files have a URL with scheme and path as the key."""
     for key in (*_keys(registry), *auths):
         entry = auths.get(key)
         if isinstance(entry, dict) and (key in _keys(registry) or _host(key) == registry):
@@ -112,7 +112,7 @@ def _decoded(auth: str, key: str, path: Path) -> Credentials:
 
 
 def _from_helper(name: str, registry: str) -> Credentials:
-    """What `docker-credential-NAME get` prints. A helper that fails leaves access anonymous, and says so."""
+    """The credentials that `docker-credential-NAME get` prints. If it fails, there are none, and `source` says why."""
     program = f"docker-credential-{name}"
     try:
         done = subprocess.run(
@@ -133,4 +133,4 @@ def _from_helper(name: str, registry: str) -> Credentials:
         return Credentials(f"no credentials ({program} gave none for {registry})")
     if user == _TOKEN_USER:
         return Credentials(f"no credentials ({program} gave an identity token, which is not supported)")
-    return Credentials(f"what {program} gave for {registry}", user, password)
+    return Credentials(f"the credentials of {program} for {registry}", user, password)

@@ -1,11 +1,11 @@
-"""What can go wrong at a registry.
+"""Errors of registries.
 
 RunError
 └── RegistryError   4  a registry gave no usable answer
     ├── Unreachable 4  no connection, no such host, no answer in time
     └── Denied      4  401 or 403, or a token service that gives no token
 EvidenceError
-└── Altered         2  bytes that are not what their digest says
+└── Altered         2  bytes that do not have the digest that was stated for them
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seatrial.errors import EvidenceError, RunError
 
 
 class RegistryError(RunError):
-    """A registry answered, and the answer cannot be used."""
+    """A registry gave no usable answer."""
 
 
 class Unreachable(RegistryError):
@@ -29,4 +29,4 @@ class Denied(RegistryError):
 
 
 class Altered(EvidenceError):
-    """Bytes whose digest is not the one that the registry, or the reference, gives for them."""
+    """Bytes that do not have the digest that the registry, or the reference, states for them."""

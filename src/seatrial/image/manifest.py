@@ -1,6 +1,6 @@
-"""What a manifest says, from its bytes: an index over platforms, or one image.
+"""Reads manifests: an index over platforms, or one image.
 
-Forms: OCI image specification 1.1 (image-index.md, manifest.md, config.md) and Docker image manifest version 2,
+Formats: OCI image specification 1.1 (image-index.md, manifest.md, config.md) and Docker image manifest version 2,
 schema 2. A document that could be read as both is refused (CVE-2021-41190).
 """
 
@@ -33,29 +33,29 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Config:
-    """What a config blob says: `os/architecture[/variant]`, and the labels."""
+    """The content of a config blob: the platform `os/architecture[/variant]`, and the labels."""
 
     platform: str
     labels: dict[str, str]
 
 
 def checked(reply: Reply, asked: str, where: str) -> str:
-    """The sha256 of the bytes. Raises Altered where the registry's header, or the digest asked for, says otherwise."""
+    """The sha256 of the bytes. Raises Altered if the registry's header, or the digest asked for, differs."""
     seen = sha256(reply.body)
     if reply.digest and reply.digest != seen:
-        raise Altered(f"{where}: the registry says {clean(reply.digest, 100)}, and the bytes that it sends are {seen}")
+        raise Altered(f"{where}: the registry states {clean(reply.digest, 100)}, but its bytes have the digest {seen}")
     if is_digest(asked) and asked != seen:
-        raise Altered(f"{where}: asked for {asked}, and the bytes that came are {seen}")
+        raise Altered(f"{where}: asked for {asked}, but the bytes have the digest {seen}")
     return seen
 
 
 def read(reply: Reply, asked: str, where: str) -> Manifest:
-    """The manifest in a reply. Raises Altered, or RegistryError where it is neither index nor image."""
+    """The manifest in a reply. Raises Altered, or RegistryError if it is neither an index nor an image."""
     digest = checked(reply, asked, where)
     document = _object(reply.body, where)
     media_type = document.get("mediaType") or reply.media_type
     if reply.media_type in (*INDEXES, *IMAGES) and media_type != reply.media_type:
-        raise RegistryError(f"{where}: sent as {reply.media_type}, and says of itself {clean(str(media_type), 100)}")
+        raise RegistryError(f"{where}: sent as {reply.media_type}, but its mediaType is {clean(str(media_type), 100)}")
     if media_type in INDEXES and "config" not in document and "layers" not in document:
         return Manifest(digest, media_type, platforms=_platforms(document, where))
     if media_type in IMAGES and "manifests" not in document:
@@ -64,7 +64,7 @@ def read(reply: Reply, asked: str, where: str) -> Manifest:
 
 
 def config(reply: Reply, asked: str, where: str) -> Config:
-    """The config blob in a reply; an artifact that is no image has the platform `unknown` and no labels."""
+    """The config blob in a reply; an artifact that is not an image has the platform `unknown` and no labels."""
     checked(reply, asked, where)
     document = _object(reply.body, where)
     inner = document.get("config")
@@ -84,7 +84,7 @@ def _object(body: bytes, where: str) -> dict[str, Any]:
 
 
 def _platforms(index: dict[str, Any], where: str) -> tuple[tuple[str, str], ...]:
-    """Platform and digest of each image of an index; entries without a platform, as attestations are, are no images."""
+    """Platform and digest of each image in an index. Entries without a platform, such as attestations, are left out."""
     entries = index.get("manifests")
     if not isinstance(entries, list):
         raise RegistryError(f"{where}: the index has no list of manifests")
@@ -93,7 +93,7 @@ def _platforms(index: dict[str, Any], where: str) -> tuple[tuple[str, str], ...]
 
 
 def _platform(document: object) -> str:
-    """`linux/arm64/v8` of an object with os, architecture and variant; `unknown` without one of the first two."""
+    """`linux/arm64/v8` from os, architecture and variant; `unknown` if os or architecture is missing."""
     part = _part(document)
     names = [part.get(key) for key in ("os", "architecture", "variant")]
     if not all(isinstance(name, str) and name not in ("", UNKNOWN) for name in names[:2]):

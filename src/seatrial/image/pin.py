@@ -1,8 +1,7 @@
-"""A trial file's `image:`: compared with what its tag names now, and rewritten in place.
+"""The `image:` of a trial file: compares it with what its tag names now, and rewrites it in place.
 
-Only the characters of the value change. Comments, quotes, line endings and a byte order mark stay as they are, because
-the new text is put at the value's place in the file's own bytes, and the result must read back as the same document
-with another image.
+Only the characters of the value change; comments, quotes, line endings and a byte order mark stay. The new text
+replaces the old one in the file's own bytes, and the result must read back as the same document with another image.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from seatrial.trial.source import Source, read
 from seatrial.trial.source import parse as parse_yaml
 
 State = Literal["unpinned", "unchanged", "platform", "moved"]
-_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # PyYAML's line breaks; its marks count in them
+_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")  # PyYAML's line breaks: its marks count lines by them
 
 
 @dataclass(frozen=True)
 class Pin:
-    """A reference in the user's spelling, beside what it names now.
+    """A reference as the user wrote it, and the image that it names now.
 
-    `unpinned`: it has no digest. `unchanged`: its digest is what the tag names. `platform`: its digest is one of the
-    platforms of what the tag names, `why` says which. `moved`: the tag names another image now.
+    `unpinned`: it has no digest. `unchanged`: its digest is what the tag names. `platform`: the tag names an index, and
+    its digest is the manifest of `platform` in it. `moved`: the tag names another image now.
     """
 
     text: str
@@ -44,12 +43,12 @@ class Pin:
 
     @property
     def pinned(self) -> str:
-        """The reference to pin: the text with its tag and the digest of now, unchanged where one is pinned already."""
+        """The text with its tag and the digest of now. A digest that the tag still names stays as it is."""
         return self.text if self.state in ("unchanged", "platform") else pinned(self.text, self.now.digest)
 
 
 def check(text: str, *, platform: str = "", plain_http: bool = False, timeout: Timeout | None = None) -> Pin:
-    """What the reference in `text` names now. Without a tag a digest names itself. Raises what `resolve` raises."""
+    """What the reference in `text` names now. A digest without a tag names itself. Raises what `resolve` raises."""
     reference = parse(text)
     followed = reference.unpinned if reference.tag else reference
     now = resolve(followed, platform=platform, plain_http=plain_http, timeout=timeout)
@@ -62,7 +61,7 @@ def check(text: str, *, platform: str = "", plain_http: bool = False, timeout: T
 
 
 def is_trial(text: str) -> bool:
-    """Whether an argument means a trial file rather than an image: by its ending, or because such a file is there."""
+    """Whether an argument means a trial file, not an image: it ends like one, or such a file exists."""
     return text.endswith((".yaml", ".yml")) or os.path.isfile(text)
 
 
@@ -81,7 +80,7 @@ def of_trial(path: Path) -> str:
 
 
 def write(path: Path, old: str, new: str) -> bool:
-    """Replaces the image `old` of a trial file by `new`, atomically; False where they are one. Raises InputError."""
+    """Replaces the image `old` of a trial file by `new`, atomically. False if they are equal. Raises InputError."""
     if old == new:
         return False
     raw = read(path)
@@ -101,7 +100,7 @@ def write(path: Path, old: str, new: str) -> bool:
 
 
 def _offset(text: str, place: Place) -> int:
-    """Where line and column of `place` are in `text`, which may begin with a byte order mark."""
+    """The offset of `place` in `text`, which may begin with a byte order mark."""
     start = 1 if text.startswith("\ufeff") else 0
     for _ in range(place.line - 1):
         match = _BREAK.search(text, start)
@@ -127,7 +126,7 @@ def _not_plain(place: Place) -> InputError:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """The file's content in one step; mode and, where allowed, owner stay. A link keeps pointing at its file."""
+    """Replaces a file's content in one step. Mode and, if permitted, owner stay. A symbolic link keeps its target."""
     target = path.resolve()
     try:
         before = target.stat()

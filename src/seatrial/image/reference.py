@@ -29,7 +29,7 @@ _PLATFORM = re.compile(r"[a-z0-9]+/[a-z0-9_]+(?:/[a-z0-9.]+)?")
 
 @dataclass(frozen=True)
 class Reference:
-    """One image as a registry knows it; `tag` and `digest` are empty where the text had none."""
+    """One image as a registry knows it; `tag` and `digest` are empty if the text has none."""
 
     registry: str
     repository: str
@@ -43,7 +43,7 @@ class Reference:
 
     @property
     def asked(self) -> str:
-        """What a runtime asks a registry for: the digest where there is one, else the tag, else `latest`."""
+        """What a container runtime asks the registry for: the digest, else the tag, else `latest`."""
         return self.digest or self.tag or DEFAULT_TAG
 
     @property
@@ -76,7 +76,7 @@ def parse(text: str) -> Reference:
 
 
 def pinned(text: str, digest: str) -> str:
-    """`text`, a reference in the user's own spelling, with its tag (`latest` where it has none) and `digest`."""
+    """`text`, a reference in the user's own spelling, with its tag (`latest` if it has none) and `digest`."""
     head = text.partition("@")[0]
     reference = parse(text)
     tag = "" if reference.tag or reference.digest else f":{DEFAULT_TAG}"
@@ -84,7 +84,7 @@ def pinned(text: str, digest: str) -> str:
 
 
 def check_platform(text: str) -> None:
-    """Raises InputError unless `text` is a platform as registries name them; empty is any."""
+    """Raises InputError unless `text` names a platform as registries do. Empty text means any platform."""
     if text and not _PLATFORM.fullmatch(text):
         expected = "OS/ARCH or OS/ARCH/VARIANT, such as linux/amd64"
         raise InputError(f"saw {_quoted(text)}", field="--platform", expected=expected)
@@ -96,7 +96,7 @@ def is_digest(text: str) -> bool:
 
 
 def _tag(head: str, text: str) -> tuple[str, str]:
-    """Name and tag: a colon before the last slash belongs to a port, one in brackets to an IPv6 address."""
+    """Name and tag. A colon before the last slash belongs to a port, a colon in brackets to an IPv6 address."""
     name, colon, tag = head.rpartition(":")
     if not colon or "/" in tag:
         return head, ""

@@ -1,4 +1,4 @@
-"""From a tag to what it names now: the digest, the platforms under it, and the labels of the image."""
+"""Resolves a reference: the digest, the platforms and the labels of the image that it names now."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ PREFERRED = "linux/amd64"
 
 @dataclass(frozen=True)
 class Resolved:
-    """What a reference names at its registry.
+    """The image that a reference names at its registry.
 
-    `digest` is of what the tag names: the index where there is one. `platforms` are pairs of `os/arch[/variant]` and a
-    manifest's digest. `labels` are those of the platform `labels_of`, which is empty where no config could be read.
+    `digest` is the digest of the index, or of the image if there is no index. `platforms` are pairs of
+    `os/arch[/variant]` and a manifest's digest. `labels` are those of the platform `labels_of`, which is empty if no
+    config could be read.
     """
 
     reference: Reference
@@ -30,11 +31,11 @@ class Resolved:
 
     @property
     def is_index(self) -> bool:
-        """Whether the digest is of an index over platforms."""
+        """Whether the digest is that of an index over platforms."""
         return self.media_type in manifest.INDEXES
 
     def of(self, platform: str) -> tuple[tuple[str, str], ...]:
-        """The manifests for one platform; `linux/arm64` takes `linux/arm64/v8` too. Raises InputError for none."""
+        """The manifests for one platform; `linux/arm64` includes `linux/arm64/v8`. Raises InputError for none."""
         found = tuple(pair for pair in self.platforms if f"{pair[0]}/".startswith(f"{platform}/"))
         if not found:
             has = ", ".join(sorted({name for name, _ in self.platforms})) or "no platform"
@@ -47,10 +48,10 @@ class Resolved:
 def resolve(
     reference: Reference, *, platform: str = "", plain_http: bool = False, timeout: Timeout | None = None
 ) -> Resolved:
-    """Asks the registry what `reference` names: its digest where it has one, else its tag.
+    """Asks the registry what `reference` names, by its digest if it has one, else by its tag.
 
-    With `platform` the image must have it, and the labels are that platform's. Raises InputError for a tag or platform
-    that is not there, Altered for bytes that their digest does not fit, RegistryError where no usable answer comes.
+    With `platform` the image must have this platform, and the labels are its labels. Raises InputError for a tag or
+    a platform that does not exist, Altered for bytes without their digest, RegistryError if no usable answer comes.
     """
     check_platform(platform)
     client = Client(reference, plain_http=plain_http, timeout=timeout)
@@ -82,7 +83,7 @@ def _where(client: Client, asked: str) -> str:
 
 
 def _labelled(client: Client, index: Resolved, platform: str) -> Resolved:
-    """`index` with the labels of one platform. A mirror need not hold every platform: then they stay unknown."""
+    """`index` with the labels of one platform. A mirror may lack a platform: the labels stay unknown then."""
     if not index.platforms:
         return index
     preferred = [pair for pair in index.platforms if pair[0] == PREFERRED]

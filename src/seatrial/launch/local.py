@@ -1,6 +1,7 @@
-"""Runs a trial on this machine: the driver is a child process in a session of its own.
+"""Runs a trial on this machine. The driver is a child process in its own session.
 
-This side owns the terminal, Ctrl-C and the last word on time-outs; it seals what a driver left that could not.
+This process owns the terminal and Ctrl-C, and ends a driver that exceeds every limit. If the driver ended without a
+record, this process seals what it left.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from seatrial.trial import Trial
 from seatrial.trial.script import Script
 
 POLL_S = 0.2
-SLACK_S = 90.0  # what the driver may take beyond the trial's own limits: Ray's start and stop
+SLACK_S = 90.0  # added to the trial's own limits, for Ray's start and stop
 Watch = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that has ended: its directory, its sealed record, and processes that had to be ended afterwards."""
+    """A run that has ended: its directory, its sealed record, and the processes that had to be killed afterwards."""
 
     layout: Layout
     record: Path
@@ -51,18 +52,18 @@ class Outcome:
 
 
 def check(trial: Trial) -> Path:
-    """Everything that can be known before anything starts; returns the storage folder. Raises InputError."""
+    """Checks everything that can be known before the start. Returns the storage folder. Raises InputError."""
     if trial.cluster.provider != "local":
         raise InputError(
             f"saw {trial.cluster.provider}",
             field="cluster.provider",
             expected="local, for a run on this machine",
-            fix="leave `cluster` out; --on http://HOST:8265 runs it on a Ray cluster that is there, `seatrial render`"
-            " writes the manifests of one",
+            fix="remove `cluster`; or run it on an existing Ray cluster with --on http://HOST:8265; or write Kubernetes"
+            " manifests with `seatrial render`",
         )
     if "://" in trial.storage.path:
         raise InputError(
-            f"saw {trial.storage.path}", field="storage.path", expected="a folder; object storage comes with recovery"
+            f"saw {trial.storage.path}", field="storage.path", expected="a folder: object storage is not supported yet"
         )
     if trial.script:
         _check_script(trial.script)
@@ -72,7 +73,7 @@ def check(trial: Trial) -> Path:
     wanted = trial.scaling.num_workers * trial.scaling.gpus_per_worker
     if wanted > gpus:
         raise InputError(
-            f"{wanted} GPUs asked for, this machine has {gpus or 'no GPU'}",
+            f"the trial asks for {wanted} GPUs, and this machine has {gpus or 'none'}",
             field="scaling.gpus_per_worker",
             expected=f"num_workers × gpus_per_worker of at most {gpus}",
         )
@@ -80,8 +81,8 @@ def check(trial: Trial) -> Path:
     missing = [name for name in ("torch", "ray", "transformers", "numpy") if importlib.util.find_spec(name) is None]
     if missing:
         raise InputError(
-            f"{', '.join(missing)} not installed",
-            expected="the training extra on a machine that trains",
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed",
+            expected="the extra `train`",
             fix="pip install 'seatrial[train]'",
         )
     return Path(trial.storage.path).expanduser().resolve()
@@ -113,16 +114,16 @@ def _check_script(work: Script) -> None:
         )
 
 
-class Requests:
-    """Counts requests to stop (Ctrl-C, SIGTERM, a lost terminal) instead of being torn out of whatever goes on."""
+class StopRequests:
+    """Counts requests to stop: Ctrl-C, SIGTERM, a lost terminal. Without it, these would interrupt any line of code."""
 
     def __init__(self) -> None:
         self.count = 0
         self._before: dict[signal.Signals, Any] = {}
 
-    def __enter__(self) -> Requests:
+    def __enter__(self) -> StopRequests:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # nohup ignores SIGHUP on purpose; a shell's background job ignores Ctrl-C, which is not meant for it.
+            # A signal that is ignored stays ignored: nohup ignores SIGHUP, a shell's background job ignores Ctrl-C.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._more)
         return self
@@ -136,16 +137,18 @@ class Requests:
 
 
 def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcome:
-    """Runs a trial to its sealed record. `started` is told the run directory, `watch` every event as it appears.
+    """Runs a trial to its sealed record. Calls `started` with the run directory, `watch` with each new event.
 
-    Raises InputError before anything is started, RunError if not even a record could be written.
+    Raises InputError before anything is started, RunError if no record could be written.
     """
     storage = check(trial)
     try:
         session = Path(tempfile.mkdtemp(prefix=SESSION_PREFIX, dir="/tmp"))
     except OSError as error:
-        raise InputError(f"/tmp cannot be used: {error.strerror}", expected="room for Ray's session there") from None
-    with Requests() as requests:
+        raise InputError(
+            f"/tmp cannot be used: {error.strerror}", expected="a folder there for Ray's session"
+        ) from None
+    with StopRequests() as requests:
         try:
             layout = new_run(trial, storage)
             started(layout)
@@ -154,7 +157,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
                 _follow(driver, layout, trial, watch, requests)
             finally:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(driver.pid, signal.SIGKILL)  # it has ended, unless following it failed
+                    os.kill(driver.pid, signal.SIGKILL)  # it still runs only if following it failed
                 driver.wait()
                 leftover = end_leftovers(layout.root, str(session))
                 if not layout.record.is_file():
@@ -167,7 +170,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
 
 
 def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[bytes]:
-    """The driver process. The trial goes through its stdin: what is secret in it never touches the disk."""
+    """Starts the driver. The trial goes through its stdin, so that its secrets never reach the disk."""
     command = [sys.executable, "-m", "seatrial.driver", "--run-dir", str(layout.root), "--session-dir", str(session)]
     environment = {**os.environ, RUN_VARIABLE: str(layout.root), "PYTHONUNBUFFERED": "1"}
     with (session / DRIVER_LOG).open("wb") as log:
@@ -175,13 +178,15 @@ def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[byte
             command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
         )
     assert driver.stdin is not None
-    with contextlib.suppress(BrokenPipeError), driver.stdin as pipe:  # a driver that died at once says why in its log
+    with contextlib.suppress(BrokenPipeError), driver.stdin as pipe:  # if the driver died at once, its log says why
         pipe.write(json.dumps(trial.resolved()).encode())
     return driver
 
 
-def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch, requests: Requests) -> None:
-    """Until the driver ends. The first request to stop asks it to stop and seal, the second ends it."""
+def _follow(
+    driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch, requests: StopRequests
+) -> None:
+    """Follows the driver until it ends. The first request to stop asks it to stop and seal, the second kills it."""
     follower = Follower(layout)
     limits = trial.workload.timeout
     allowed = max(limits.start, limits.step) + SLACK_S
@@ -190,7 +195,7 @@ def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch
         ended = driver.poll() is not None
         for name, event in follower.poll():
             watch(name, event)
-            # A script that does not observe says nothing for hours; what it is given is the driver's to decide.
+            # A script without `observe` may be silent for hours: the driver alone decides on its limits.
             if trial.script or not name.startswith("probe-"):
                 moved = time.monotonic()
         if ended:
@@ -211,7 +216,7 @@ def _stop(driver: subprocess.Popen[bytes], hard: bool) -> None:
 
 
 def _salvage(layout: Layout, session: Path, trial: Trial) -> None:
-    """Seals what a driver left that ended without sealing. Raises RunError if it left nothing to seal, or no room."""
+    """Seals what a driver left behind without a record. Raises RunError if there is nothing to seal, or no space."""
     environment = trial.runtimeEnv.env_vars
     if not layout.driver_events.is_file():
         text = Redactor(os.environ, environment).text((session / DRIVER_LOG).read_text(errors="replace"))

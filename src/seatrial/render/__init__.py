@@ -1,4 +1,4 @@
-"""KubeRay manifests of a trial: generated, or the team's own with what the trial needs added."""
+"""KubeRay manifests of a trial: generated, or the team's own, extended by what the trial needs."""
 
 from seatrial.render.manifests import Rendered, render
 from seatrial.render.write import Written, write

@@ -1,8 +1,8 @@
-"""YAML in and out. The only module of this room that imports PyYAML, and for reading only.
+"""YAML in and out. The only module of this room that imports PyYAML, and only to read.
 
-Out: block style with comments, the same text for the same value. Text is quoted wherever any YAML reader, 1.1 or 1.2,
-might take it for something else. In: manifests as plain data whose unquoted scalars keep their exact text (`Plain`), so
-that `1.10`, `yes` and `0o17` come out as they went in, whatever a reader takes them for.
+Out: block style with comments, the same text for the same value. Text is quoted if a reader of YAML 1.1 or 1.2 might
+take it for another type. In: manifests as plain data whose unquoted scalars keep their exact text (`Plain`). So `1.10`,
+`yes` and `0o17` are written as they were read.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Key(str):
 
 
 class Noted(dict[str, Any]):
-    """An item of a list with a comment above it."""
+    """A map with a comment above it, as an item of a list."""
 
     note: str = ""
 
 
 def noted(note: str, item: dict[str, Any]) -> Noted:
-    """`item` with a comment."""
+    """`item` with a comment above it."""
     result = Noted(item)
     result.note = note
     return result
 
 
 class Plain(str):
-    """A scalar as it stood in a file, without quotes."""
+    """An unquoted scalar, with the exact text that a file has."""
 
     __slots__ = ()
 
@@ -114,11 +114,11 @@ def _entry(head: str, child: Any, indent: int) -> Iterator[str]:
 
 
 def _reads_better_as_block(text: str) -> bool:
-    """Whether a literal block holds it exactly, and more legibly than quotes."""
+    """Whether a literal block holds the text exactly, and is easier to read than quotes."""
     lines = text.removesuffix("\n").split("\n")
     if _SPECIAL.search(text) or re.search(r"[\x00-\x09\x0b-\x1f]", text) or text.endswith("\n\n"):
         return False
-    if not lines[0] or any(line.startswith(" ") for line in lines[:1]) or any(line.isspace() for line in lines):
+    if not lines[0] or lines[0].startswith(" ") or any(line.isspace() for line in lines):
         return False
     return len(lines) > 1 or ('"' in text and len(text) > 60)
 
@@ -134,7 +134,7 @@ def _scalar(value: Any) -> str:
         return "{}" if isinstance(value, dict) else "[]"
     if isinstance(value, str):
         return _text(value)
-    # 1e-05 is text to a YAML 1.1 reader, 1.0e-05 a number to all.
+    # A YAML 1.1 reader takes 1e-05 for text; every reader takes 1.0e-05 for a number.
     return re.sub(r"^(-?\d+)e", r"\1.0e", json.dumps(value, allow_nan=False))
 
 
@@ -153,7 +153,7 @@ def read(text: str, path: str) -> list[Any]:
                 f"{found[0].strip()} of a Helm template",
                 place=Place(path, number, found.start() + 1),
                 expected="a manifest as kubectl takes it",
-                fix="write what `helm template` prints to a file, and name that",
+                fix="run `helm template`, and name the file with its output",
             )
     try:
         nodes = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
@@ -170,16 +170,18 @@ def read(text: str, path: str) -> list[Any]:
 
 
 class _Reader:
-    """Nodes to data; what an alias stands for is written out, and so is what `<<` merges."""
+    """Turns nodes into data. Aliases and merged keys (`<<`) are written out."""
 
     def __init__(self, path: str):
         self._path, self._count = path, 0
-        self._resolve: Any = yaml.SafeLoader("").resolve  # the tag that unquoted text has without one
+        self._resolve: Any = yaml.SafeLoader("").resolve  # gives the tag that unquoted text implies
 
     def value(self, node: Any, depth: int) -> Any:
         self._count += 1
         if depth > MAX_DEPTH or self._count > MAX_NODES:
-            raise self._error(node, "nested or repeated beyond any manifest")
+            raise self._error(
+                node, "too deep, or too many values", f"at most {MAX_DEPTH} levels and {MAX_NODES} values"
+            )
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node)
         if isinstance(node, yaml.SequenceNode):
@@ -190,36 +192,35 @@ class _Reader:
             if key_node.tag == f"{_YAML}merge":
                 merged = {**self._merged(child, depth), **merged}
             elif not isinstance(key_node, yaml.ScalarNode):
-                raise self._error(key_node, "a key that is a list or a map")
+                raise self._error(key_node, "a key that is a list or a map", "a word as the key")
             elif (key := self._scalar(key_node)) in own:
-                raise self._error(key_node, f"{key} stands twice")
+                raise self._error(key_node, f"{key} is given twice", "each key once")
             else:
                 own[key] = self.value(child, depth + 1)
         return {**merged, **own}
 
     def _merged(self, node: Any, depth: int) -> dict[str, Any]:
-        """Of several maps that are merged, the first one's keys win."""
+        """The keys of all merged maps. If maps share a key, the first map wins."""
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]
         result: dict[str, Any] = {}
         for part in parts:
             found = self.value(part, depth + 1)
             if not isinstance(found, dict):
-                raise self._error(part, "<< of something that is no map")
+                raise self._error(part, "<< merges something that is not a map")
             result = {**found, **result}
         return result
 
     def _scalar(self, node: Any) -> str:
-        """Text for what is quoted, `Plain` for what is not, unless a tag says otherwise."""
+        """Text for a quoted scalar, `Plain` for an unquoted one, unless a tag says otherwise."""
         text, tag = str(node.value), node.tag.removeprefix(_YAML)
         unquoted = node.style is None
-        if node.tag == (self._resolve(yaml.ScalarNode, text, (True, False)) if unquoted else f"{_YAML}str"):
+        implied = self._resolve(yaml.ScalarNode, text, (True, False)) if unquoted else f"{_YAML}str"
+        if node.tag == implied:  # no tag, or the one that is implied anyway
             return Plain(text) if unquoted and "\n" not in text else text
         if tag not in ("str", "int", "float", "bool", "null"):
             raise self._error(node, f"tag {node.tag.replace(_YAML, '!!')}")
         return text if tag == "str" else Plain(text)
 
-    def _error(self, node: Any, seen: str) -> InputError:
+    def _error(self, node: Any, seen: str, expected: str = "a Kubernetes manifest") -> InputError:
         mark = node.start_mark
-        return InputError(
-            seen, place=Place(self._path, mark.line + 1, mark.column + 1), expected="a Kubernetes manifest"
-        )
+        return InputError(seen, place=Place(self._path, mark.line + 1, mark.column + 1), expected=expected)

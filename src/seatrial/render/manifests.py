@@ -8,8 +8,8 @@ from typing import Any
 
 from seatrial.errors import InputError
 from seatrial.render import emit, objects, readme
-from seatrial.render.frame import Frame, frame, ray_version
-from seatrial.render.template import Added, add_to, read_template
+from seatrial.render.context import Context, context_of, ray_version
+from seatrial.render.template import Extended, extend, read_template
 from seatrial.trial import Trial
 
 ACCESS, CLAIM, CONFIG = "00-access.yaml", "00-storage.yaml", "configmap.yaml"
@@ -17,7 +17,7 @@ ACCESS, CLAIM, CONFIG = "00-access.yaml", "00-storage.yaml", "configmap.yaml"
 
 @dataclass(frozen=True)
 class Rendered:
-    """Files by name, and those that kubectl applies, in this order; a kustomize component is applied by its base."""
+    """The files by name. `order` names the files for kubectl; it is empty for a component, which its base applies."""
 
     name: str
     namespace: str | None
@@ -27,7 +27,7 @@ class Rendered:
     order: tuple[str, ...]
 
     def stream(self) -> str:
-        """One text for `kubectl apply -f -`."""
+        """All documents in one text, for `kubectl apply -f -`."""
         return emit.stream([self.files[name] for name in self.order])
 
 
@@ -41,12 +41,12 @@ def render(
 ) -> Rendered:
     """The manifests of a trial.
 
-    `cluster_only` gives a RayCluster to submit to, `kustomize` a component that changes the base that
-    `cluster.template.from` names, `base` the text of that manifest instead of the file's. Raises InputError.
+    `cluster_only` renders a RayCluster without a job. `kustomize` renders a component for the base in
+    `cluster.template.from`. `base` is the text of that manifest; without it the file is read. Raises InputError.
     """
     template = trial.cluster.template
     generated = template is None and base is None
-    own = frame(trial, name_suffix, generated)
+    context = context_of(trial, name_suffix, generated)
     if generated:
         if kustomize:
             raise InputError(
@@ -54,36 +54,36 @@ def render(
                 field="cluster.template",
                 expected="{from: FILE}, the manifest of the base that the component changes",
             )
-        return _generated(own, cluster_only)
+        return _generated(context, cluster_only)
     path = template.from_ if template else "the template"
-    added = add_to(own, read_template(path) if base is None else base, path, as_patch=kustomize)
+    added = extend(context, read_template(path) if base is None else base, path, as_patch=kustomize)
     if cluster_only and added.kind != "RayCluster":
         raise InputError(f"{path} holds a {added.kind}", field="--cluster", expected="a template with a RayCluster")
-    return _component(own, added) if kustomize else _extended(own, added, PurePath(path).name)
+    return _component(context, added) if kustomize else _extended(context, added, PurePath(path).name)
 
 
-def _generated(own: Frame, cluster_only: bool) -> Rendered:
-    ray = ray_version(own.trial)
-    main = objects.ray_cluster(own, ray) if cluster_only else objects.ray_job(own, ray)
-    documents: dict[str, list[dict[str, Any]]] = {ACCESS: objects.access(own)}
-    if claim := objects.claim(own):
+def _generated(context: Context, cluster_only: bool) -> Rendered:
+    ray = ray_version(context.trial)
+    main = objects.ray_cluster(context, ray) if cluster_only else objects.ray_job(context, ray)
+    documents: dict[str, list[dict[str, Any]]] = {ACCESS: objects.access(context)}
+    if claim := objects.claim(context):
         documents[CLAIM] = [claim]
-    documents[CONFIG] = objects.configs(own)
+    documents[CONFIG] = objects.configs(context)
     documents[f"{main['kind'].lower()}.yaml"] = [main]
-    return _rendered(own, main["kind"], own.name, own.trial.cluster.namespace, documents)
+    return _rendered(context, main["kind"], context.name, context.trial.cluster.namespace, documents)
 
 
-def _extended(own: Frame, added: Added, path: str) -> Rendered:
-    header = f"{path} with what seatrial adds; its comments are not kept. README.md lists the additions."
+def _extended(context: Context, added: Extended, path: str) -> Rendered:
+    header = f"{path} with seatrial's additions, which README.md lists. The comments of {path} are not kept."
     documents = {
-        CONFIG: objects.configs(own, {"namespace": added.namespace} if added.namespace else {}),
+        CONFIG: objects.configs(context, {"namespace": added.namespace} if added.namespace else {}),
         f"{added.kind.lower()}.yaml": added.documents,
     }
-    namespace = added.namespace or own.trial.cluster.namespace
-    return _rendered(own, added.kind, added.name, namespace, documents, header, added.operations)
+    namespace = added.namespace or context.trial.cluster.namespace
+    return _rendered(context, added.kind, added.name, namespace, documents, header, added.operations)
 
 
-def _component(own: Frame, added: Added) -> Rendered:
+def _component(context: Context, added: Extended) -> Rendered:
     patch = f"patch-{added.kind.lower()}.yaml"
     target = {"group": "ray.io", "version": added.version, "kind": added.kind}
     if added.name and "$" not in added.name:
@@ -94,19 +94,21 @@ def _component(own: Frame, added: Added) -> Rendered:
         "resources": [CONFIG],
         "patches": [{"path": patch, "target": target}],
     }
-    namespace = added.namespace or own.trial.cluster.namespace
-    configs = objects.configs(own, {"namespace": added.namespace} if added.namespace else {})
+    namespace = added.namespace or context.trial.cluster.namespace
+    configs = objects.configs(context, {"namespace": added.namespace} if added.namespace else {})
     files = {
         CONFIG: emit.stream([emit.document(config) for config in configs]),
         patch: emit.document(added.operations, "What a trial needs, as JSON patch operations (RFC 6902)."),
         "kustomization.yaml": emit.document(component),
-        "README.md": readme.component(own, added.kind, added.name, _kinds(configs), added.namespace, added.operations),
+        "README.md": readme.component(
+            context, added.kind, added.name, _kinds(configs), added.namespace, added.operations
+        ),
     }
-    return Rendered(added.name, namespace, own.digest, added.kind, files, ())
+    return Rendered(added.name, namespace, context.digest, added.kind, files, ())
 
 
 def _rendered(
-    own: Frame,
+    context: Context,
     kind: str,
     name: str,
     namespace: str | None,
@@ -122,8 +124,8 @@ def _rendered(
     }
     order = tuple(documents)
     kinds = _kinds([each for parts in documents.values() for each in parts])
-    files["README.md"] = readme.manifests(own, kind, name, namespace, kinds, order, operations or [])
-    return Rendered(name, namespace, own.digest, kind, files, order)
+    files["README.md"] = readme.manifests(context, kind, name, namespace, kinds, order, operations or [])
+    return Rendered(name, namespace, context.digest, kind, files, order)
 
 
 def _kinds(documents: list[Any]) -> list[str]:

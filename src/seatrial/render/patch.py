@@ -1,4 +1,4 @@
-"""Changes to documents: a pod patch merged the way Kubernetes merges, and edits kept as JSON patch operations."""
+"""Changes to documents: a pod patch, merged as Kubernetes merges; and edits, kept as JSON patch operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 KeyPath = tuple[str | int, ...]
-# Lists that Kubernetes merges item by item, and the key that tells the items apart; all others are replaced.
+# Lists that Kubernetes merges item by item, with the key that identifies an item. Any other list is replaced.
 _MERGED = {
     "containers": "name",
     "initContainers": "name",
@@ -20,7 +20,7 @@ _MERGED = {
 
 
 def merged(base: Any, patch: Any, name: str = "") -> Any:
-    """`base` with a patch: maps key by key, null removes, known lists item by item, anything else is replaced."""
+    """`base` with a patch: maps merge key by key, a null removes, known lists item by item; else `patch`."""
     if isinstance(base, dict) and isinstance(patch, dict):
         result = copy.copy(base)
         for key, value in patch.items():
@@ -47,21 +47,21 @@ def _merged_items(base: list[Any], patch: list[Any], key: str) -> list[Any]:
 
 
 def _replaced(old: Any, item: Any) -> Any:
-    """A variable that now comes from elsewhere has no value of its own any more, and the other way round."""
+    """`old` merged with `item`. A new `valueFrom` drops the old `value`, and the other way round."""
     sources = {"value", "valueFrom"}
     dropped = sources if sources & set(item) else set()
     return merged({key: value for key, value in old.items() if key not in dropped}, item)
 
 
 class Edit:
-    """A document that is changed, and what was done to it as RFC 6902 operations."""
+    """A document and its changes. Each change is also kept as a JSON patch operation (RFC 6902)."""
 
     def __init__(self, document: Any):
         self.result = copy.deepcopy(document)
         self.operations: list[dict[str, Any]] = []
 
     def get(self, path: KeyPath, default: Any = None) -> Any:
-        """What stands at a path; `default` where nothing does, or a null."""
+        """The value at a path; `default` if there is none, or if it is null or empty text."""
         value = self.result
         for part in path:
             try:
@@ -71,7 +71,8 @@ class Edit:
         return default if value is None or value == "" else value
 
     def put(self, path: KeyPath, value: Any) -> None:
-        """Sets a key, with the maps around it where they are missing."""
+        """Sets a key. Creates the maps on the path that are missing."""
+        # The longest part of the path that exists: one operation adds all that is missing below it.
         depth = next((d for d in range(len(path) - 1, 0, -1) if self.get(path[:d]) is not None), 0)
         for part in reversed(path[depth + 1 :]):
             value = {part: value}
@@ -80,14 +81,14 @@ class Edit:
         self._do("replace" if there else "add", target, value)
 
     def append(self, path: KeyPath, item: Any) -> None:
-        """Adds to a list, which is made where it is missing."""
+        """Appends to a list. Creates the list if it is missing."""
         if self.get(path) is None:
             self.put(path, [item])
         else:
             self._do("add", (*path, "-"), item)
 
     def expect(self, path: KeyPath) -> None:
-        """Has whoever applies the operations check that the document is this one there."""
+        """Adds a test operation: the patch fails if the value at `path` is another one by then."""
         self.operations.append({"op": "test", "path": pointer(path), "value": copy.deepcopy(self.get(path))})
 
     def _do(self, operation: str, path: KeyPath, value: Any) -> None:
@@ -102,5 +103,5 @@ class Edit:
 
 
 def pointer(path: KeyPath) -> str:
-    """RFC 6901."""
+    """A path as a JSON pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)

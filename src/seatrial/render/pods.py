@@ -6,10 +6,10 @@ from typing import Any
 
 from seatrial.driver.stop import STOP_S
 from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
+from seatrial.render.context import MOUNT, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, VOLUME, Context
 from seatrial.render.emit import Key, noted
-from seatrial.render.frame import MOUNT, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, VOLUME, Frame
 from seatrial.render.patch import merged
-from seatrial.render.sizes import Group, Pod, head_pod
+from seatrial.render.sizes import GroupSizes, PodSize, head_size
 from seatrial.trial.cluster import Head, Toleration
 
 GPU, EFA = "nvidia.com/gpu", "vpc.amazonaws.com/efa"
@@ -22,19 +22,19 @@ TMP_RAY = "10Gi"
 _PORTS = (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))
 
 
-def head(frame: Frame, image: str) -> dict[str, Any]:
+def head(context: Context, image: str) -> dict[str, Any]:
     """`headGroupSpec`."""
-    asked = frame.trial.cluster.head or Head()
-    size, account = head_pod(asked), frame.trial.cluster.serviceAccount or frame.name
-    container = _container(frame, "ray-head", image, size) | {
+    asked = context.trial.cluster.head or Head()
+    size, account = head_size(asked), context.trial.cluster.serviceAccount or context.name
+    container = _container(context, "ray-head", image, size) | {
         "ports": [{"name": name, "containerPort": port} for name, port in _PORTS],
         "env": [
             noted(
-                "The image asks the NVIDIA runtime for every GPU of the node. This pod has none, and where that\n"
-                "runtime is the node's default it would not start without a driver.",
+                "The image asks the NVIDIA runtime for every GPU. This pod needs none, and it must also start\n"
+                "on a node where this runtime is the default and no driver is installed.",
                 {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"},
             ),
-            *_own_env(frame),
+            *_own_env(context),
             noted(
                 "On a stop, Ray kills the driver after 3 seconds unless told otherwise. Sealing takes longer.",
                 {"name": "RAY_JOB_STOP_WAIT_TIME_S", "value": f"{STOP_S:g}"},
@@ -42,53 +42,53 @@ def head(frame: Frame, image: str) -> dict[str, Any]:
         ],
     }
     spec = {
-        **_common(frame),
+        **_common(context),
         Key("serviceAccountName", "The driver may read the pods of this namespace."): account,
-        **_beside_the_training(frame, asked),
+        **_head_placement(context, asked),
         "containers": [container],
-        "volumes": _volumes(frame, size),
+        "volumes": _volumes(context, size),
     }
     return {
         "rayStartParams": {
-            Key("num-cpus", "No training work on the head: it runs the driver, and Ray's own control plane."): "0",
+            Key("num-cpus", "No training on the head: it runs the driver and Ray's control plane."): "0",
             "num-gpus": "0",
         },
-        "template": _template(frame, "head", merged(spec, asked.pod)),
+        "template": _template(context, "head", merged(spec, asked.pod)),
     }
 
 
-def worker(frame: Frame, image: str, group: Group) -> dict[str, Any]:
+def worker(context: Context, image: str, group: GroupSizes) -> dict[str, Any]:
     """One of `workerGroupSpecs`."""
     size = group.pod
-    container = _container(frame, "ray-worker", image, size) | {"env": _worker_env(frame, group)}
-    account = frame.trial.cluster.serviceAccount
+    container = _container(context, "ray-worker", image, size) | {"env": _worker_env(context, group)}
+    account = context.trial.cluster.serviceAccount
     spec = {
-        **_common(frame),
+        **_common(context),
         **({"serviceAccountName": account} if account else {"automountServiceAccountToken": False}),
-        **_placement(frame, group),
+        **_worker_placement(context, group),
         "containers": [container],
-        "volumes": _volumes(frame, size),
+        "volumes": _volumes(context, size),
     }
     memory = {"object-store-memory": str(size.object_store_bytes)} if size.object_store_bytes else {}
     return {
         "groupName": group.name,
-        Key("replicas", "A gang of fixed size: training waits until all of it is there."): group.replicas,
+        Key("replicas", "A gang of fixed size: training waits for all of its pods."): group.replicas,
         "minReplicas": group.replicas,
         "maxReplicas": group.replicas,
         "rayStartParams": {"num-gpus": str(size.gpus), **memory},
-        "template": _template(frame, "worker", merged(spec, group.asked.pod)),
+        "template": _template(context, "worker", merged(spec, group.asked.pod)),
     }
 
 
-def submitter(frame: Frame, image: str) -> dict[str, Any]:
-    """The pod that hands the entrypoint to Ray; without this KubeRay would place it anywhere."""
-    asked = frame.trial.cluster.head or Head()
+def submitter(context: Context, image: str) -> dict[str, Any]:
+    """The pod that submits the entrypoint to Ray. Without this template it could run on any node."""
+    asked = context.trial.cluster.head or Head()
     size = {"cpu": "1", "memory": "1Gi"}
     spec = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
-        **_names(frame),
-        **_beside_the_training(frame, asked),
+        **_references(context),
+        **_head_placement(context, asked),
         "containers": [
             {
                 "name": "ray-job-submitter",
@@ -98,26 +98,26 @@ def submitter(frame: Frame, image: str) -> dict[str, Any]:
             }
         ],
     }
-    return _template(frame, "submitter", spec)
+    return _template(context, "submitter", spec)
 
 
-def _template(frame: Frame, role: str, spec: dict[str, Any]) -> dict[str, Any]:
-    cluster = frame.trial.cluster
+def _template(context: Context, role: str, spec: dict[str, Any]) -> dict[str, Any]:
+    cluster = context.trial.cluster
     return {
         "metadata": {
-            "labels": {**frame.labels, ROLE_LABEL: role},
-            Key("annotations", "Here and not on the Ray resource: KubeRay does not copy them to the pods."): {
+            "labels": {**context.labels, ROLE_LABEL: role},
+            Key("annotations", "On the pods, because KubeRay does not copy annotations from the Ray resource."): {
                 "karpenter.sh/do-not-disrupt": "true",
                 "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
                 **cluster.annotations,
-                TRIAL_DIGEST: frame.digest,
+                TRIAL_DIGEST: context.digest,
             },
         },
         "spec": spec,
     }
 
 
-def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]:
+def _container(context: Context, name: str, image: str, size: PodSize) -> dict[str, Any]:
     amount = {"cpu": str(size.cpu), "memory": size.memory}
     if size.gpus:
         amount[GPU] = str(size.gpus)
@@ -128,8 +128,9 @@ def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]
         {"name": "shm", "mountPath": "/dev/shm"},
         {"name": "ray-session", "mountPath": "/tmp/ray"},
     ]
-    if volume := frame.trial.storage.volume:
+    if volume := context.trial.storage.volume:
         mounts.append({"name": "storage", "mountPath": volume.mountPath})
+    # The caller fills these in; here they only get their position among the keys.
     filled_in: dict[str, Any] = {"ports": [], "env": []} if name == "ray-head" else {"env": []}
     stop = f"{STOP_DRIVER}; ray stop" if name == "ray-head" else "ray stop"
     return {
@@ -143,26 +144,26 @@ def _container(frame: Frame, name: str, image: str, size: Pod) -> dict[str, Any]
     }
 
 
-def _common(frame: Frame) -> dict[str, Any]:
-    return {"terminationGracePeriodSeconds": GRACE_S, **_names(frame)}
+def _common(context: Context) -> dict[str, Any]:
+    return {"terminationGracePeriodSeconds": GRACE_S, **_references(context)}
 
 
-def _volumes(frame: Frame, size: Pod) -> list[dict[str, Any]]:
+def _volumes(context: Context, size: PodSize) -> list[dict[str, Any]]:
     volumes = [
-        frame.volume,
+        context.volume,
         noted(
-            "Counts as memory of the pod. From 30 % of its limit on Ray's object store fits in.",
+            "Counts as memory of the pod. Ray's object store needs 30 % of the memory limit.",
             {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size.shm}},
         ),
         {"name": "ray-session", "emptyDir": {"sizeLimit": TMP_RAY}},
     ]
-    if volume := frame.trial.storage.volume:
+    if volume := context.trial.storage.volume:
         volumes.append({"name": "storage", "persistentVolumeClaim": {"claimName": volume.claim}})
     return volumes
 
 
-def _names(frame: Frame) -> dict[str, Any]:
-    cluster = frame.trial.cluster
+def _references(context: Context) -> dict[str, Any]:
+    cluster = context.trial.cluster
     found: dict[str, Any] = {}
     if cluster.priorityClass:
         found["priorityClassName"] = cluster.priorityClass
@@ -171,29 +172,32 @@ def _names(frame: Frame) -> dict[str, Any]:
     return found
 
 
-def _own_env(frame: Frame) -> list[dict[str, Any]]:
-    path, where = {"name": "PYTHONPATH", "value": frame.python_path}, "ConfigMaps" if frame.configs[1:] else "ConfigMap"
+def _own_env(context: Context) -> list[dict[str, Any]]:
+    path, where = (
+        {"name": "PYTHONPATH", "value": context.python_path},
+        "ConfigMaps" if context.configs[1:] else "ConfigMap",
+    )
     return [noted(f"seatrial comes with the {where}: nothing is installed.", path)]
 
 
-def _worker_env(frame: Frame, group: Group) -> list[dict[str, Any]]:
-    volume = frame.trial.storage.volume
-    env = _own_env(frame)
+def _worker_env(context: Context, group: GroupSizes) -> list[dict[str, Any]]:
+    volume = context.trial.storage.volume
+    env = _own_env(context)
     if group.pod.gpus:
         env.append({"name": "NCCL_DEBUG", "value": "INFO"})
     if not group.asked.pod.get("hostNetwork"):  # the host's interfaces have other names
-        why = "A pod has one routable interface, and it has this name. Rendezvous and gloo use it"
-        why += "; NCCL's data takes EFA." if group.pod.efa else "."
+        why = "The only routable interface of a pod has this name. Rendezvous and gloo use it"
+        why += "; NCCL sends its data over EFA." if group.pod.efa else "."
         env.append(noted(why, {"name": "NCCL_SOCKET_IFNAME", "value": NETWORK_INTERFACE}))
         env.append({"name": "GLOO_SOCKET_IFNAME", "value": NETWORK_INTERFACE})
-    if frame.trial.cluster.require:
-        why = "cluster.require: efa. With the network pinned, NCCL fails where the plugin does; else it would use TCP."
+    if context.trial.cluster.require:
+        why = "cluster.require: efa. With a pinned network NCCL fails if its plugin fails, instead of using TCP."
         env.append(noted(why, {"name": PINNED, "value": OFI_NETWORK}))
     if group.pod.efa:
         env.append({"name": "FI_PROVIDER", "value": "efa"})
         env.append(
             noted(
-                "Without reserved huge pages, libfabric's use of them makes a fork run out of memory.",
+                "Without reserved huge pages, a fork runs out of memory if libfabric uses them.",
                 {"name": "FI_EFA_USE_HUGE_PAGE", "value": "0"},
             )
         )
@@ -206,16 +210,16 @@ def _tolerations(given: tuple[Toleration, ...]) -> list[dict[str, Any]]:
     return [toleration.model_dump(mode="json", exclude_none=True) for toleration in given]
 
 
-def _beside_the_training(frame: Frame, asked: Head) -> dict[str, Any]:
-    """Where head and submitter go: where the trial says, else on any node that is not of the workers' types."""
+def _head_placement(context: Context, asked: Head) -> dict[str, Any]:
+    """Placement of head and submitter: the trial's node selector, else any node of another type than the workers'."""
     found: dict[str, Any] = {}
-    types = sorted({group.instanceType for group in frame.trial.cluster.workerGroups if group.instanceType})
+    types = sorted({group.instanceType for group in context.trial.cluster.workerGroups if group.instanceType})
     if asked.nodeSelector:
         found["nodeSelector"] = dict(asked.nodeSelector)
-    elif frame.trial.cluster.provider == "eks" and types:
+    elif context.trial.cluster.provider == "eks" and types:
         other = {"key": INSTANCE_TYPE, "operator": "NotIn", "values": types}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [other]}]}
-        found[Key("affinity", "A head on a worker's node would take what the worker needs.")] = {
+        found[Key("affinity", "A head on a worker's node would take CPUs and memory that the worker needs.")] = {
             "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         }
     if asked.tolerations:
@@ -223,10 +227,10 @@ def _beside_the_training(frame: Frame, asked: Head) -> dict[str, Any]:
     return found
 
 
-def _placement(frame: Frame, group: Group) -> dict[str, Any]:
-    asked, eks = group.asked, frame.trial.cluster.provider == "eks"
+def _worker_placement(context: Context, group: GroupSizes) -> dict[str, Any]:
+    asked, eks = group.asked, context.trial.cluster.provider == "eks"
     types = {INSTANCE_TYPE: asked.instanceType} if eks and asked.instanceType else {}
-    own = {"matchLabels": {TRIAL_LABEL: frame.name, ROLE_LABEL: "worker"}}
+    own = {"matchLabels": {TRIAL_LABEL: context.name, ROLE_LABEL: "worker"}}
     found: dict[str, Any] = {}
     if types or asked.nodeSelector:
         found["nodeSelector"] = {**types, **asked.nodeSelector}
@@ -241,7 +245,7 @@ def _placement(frame: Frame, group: Group) -> dict[str, Any]:
     else:
         spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
         found["topologySpreadConstraints"] = [{**spread, "labelSelector": own}]
-    if group.pod.efa and ZONE not in asked.nodeSelector and _workers(frame) > 1:
+    if group.pod.efa and ZONE not in asked.nodeSelector and _workers(context) > 1:
         zone = {"labelSelector": own, "topologyKey": ZONE}
         found["affinity"] = {
             **found.get("affinity", {}),
@@ -252,5 +256,5 @@ def _placement(frame: Frame, group: Group) -> dict[str, Any]:
     return found
 
 
-def _workers(frame: Frame) -> int:
-    return sum(group.replicas for group in frame.trial.cluster.workerGroups)
+def _workers(context: Context) -> int:
+    return sum(group.replicas for group in context.trial.cluster.workerGroups)

@@ -1,4 +1,4 @@
-"""Rendered files into a folder: what render wrote is replaced, what anyone else wrote is not."""
+"""Writes rendered files to a folder. Files of an earlier render are replaced, other files are not."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from seatrial.canon import canonical, sha256
 from seatrial.errors import InputError, Place
 from seatrial.render.manifests import Rendered
 
-# Without an ending that `kubectl apply -f FOLDER` would read.
+# Without a file extension, so that `kubectl apply -f FOLDER` does not read it.
 LIST = ".seatrial-render"
 
 
 @dataclass(frozen=True)
 class Written:
-    """What became of each file."""
+    """What happened to each file."""
 
     folder: Path
     written: tuple[str, ...]
     unchanged: tuple[str, ...]
-    removed: tuple[str, ...]  # of an earlier render, and no longer part of this one
-    foreign: tuple[str, ...]  # of someone else, left as they are
+    removed: tuple[str, ...]  # files of an earlier render that this one does not have
+    foreign: tuple[str, ...]  # not written by render, and left as they are
 
 
 def write(rendered: Rendered, folder: Path) -> Written:
@@ -33,9 +33,9 @@ def write(rendered: Rendered, folder: Path) -> Written:
     same = {name for name, text in rendered.files.items() if name in there and _is(there[name], text)}
     if taken := [name for name in rendered.files if name in there and name not in mine | same]:
         raise InputError(
-            "was changed, or written by someone else",
+            "was changed, or was not written by seatrial render",
             place=Place(str(folder / taken[0])),
-            expected="files that seatrial render wrote, or none",
+            expected="an unchanged file of an earlier render, or none",
             fix="move it away, or name another folder with -o",
         )
     new = [name for name in rendered.files if name not in same]
@@ -60,7 +60,7 @@ def _put(rendered: Rendered, folder: Path, new: list[str], stale: list[Path]) ->
 
 
 def _earlier(folder: Path) -> dict[str, str]:
-    """Files of an earlier render by name, with the digest of what it wrote; empty where there is no list to trust."""
+    """The files of an earlier render, with their digests by name. Empty without a readable list."""
     try:
         files = json.loads((folder / LIST).read_text(encoding="utf-8"))["files"]
         return {str(name): str(digest) for name, digest in files.items()}

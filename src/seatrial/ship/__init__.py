@@ -1,4 +1,4 @@
-"""The one place that builds what travels to the image."""
+"""Builds the zips of seatrial that travel to the image."""
 
 from seatrial.ship.package import LIMIT_BYTES, Part, package
 

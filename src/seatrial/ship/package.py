@@ -1,7 +1,7 @@
 """seatrial as zips that Python imports from: `PYTHONPATH=/…/seatrial.zip:/…/seatrial-2.zip python -m seatrial.driver`.
 
-As many parts as are needed for each to fit into a ConfigMap. A part holds whole rooms; only the first one has the
-package's own `__init__.py`, which makes one package of all of them, whatever their order on the path.
+There are as many parts as it takes for each to fit into a ConfigMap. A part holds whole rooms. Only the first part has
+the package's own `__init__.py`: it makes one package of all parts, in any order on the path.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 from seatrial.driver.code import travelling
 from seatrial.errors import SeatrialError
 
-# A ConfigMap holds 1 MiB, but what `kubectl apply` keeps of it in an annotation is limited to 256 KiB, in base64.
+# A ConfigMap holds 1 MiB. But `kubectl apply` copies it, in base64, into an annotation, which holds 256 KiB.
 LIMIT_BYTES = 180 << 10
 _ROOT, _INIT = "seatrial", "__init__.py"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can state
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip can state
 _MODE, _FOLDER_MODE = 0o100644, 0o40755
 
 
@@ -32,8 +32,8 @@ class Part:
 
 
 @dataclass
-class _Open:
-    """A part that is being filled, and the most that it will measure."""
+class _OpenPart:
+    """A part that is being filled, and an upper bound of its size in bytes."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     size: int = 0
@@ -45,30 +45,31 @@ class _Open:
 
 @cache
 def package() -> tuple[Part, ...]:
-    """The parts, made once a process: the same bytes for the same files."""
+    """The parts of seatrial, built once in a process. The same files give the same bytes."""
     return parts({f"{_ROOT}/{name}": data for name, data in travelling().items()})
 
 
 def parts(files: dict[str, bytes], limit: int = LIMIT_BYTES) -> tuple[Part, ...]:
-    """Zips of at most `limit` bytes, each unit in the first that has room. Raises SeatrialError if one unit is larger.
+    """Zips of at most `limit` bytes: each unit goes into the first with room. Raises SeatrialError if one is larger.
 
-    Units apart measure more than in one zip, so that what is counted is an upper bound.
+    Two units in two zips take more bytes than in one, so the sum of their sizes is an upper bound.
     """
-    opened = [_Open()]
+    opened = [_OpenPart()]
     for unit in _units(files, _ROOT, limit):
         size = len(_zip(unit))
         if size > limit:
             raise SeatrialError(f"{min(unit)} and its neighbours are {size} bytes as a zip; a part holds {limit}")
         target = next((part for part in opened if part.size + size <= limit), None)
         if target is None:
-            opened.append(target := _Open())
+            target = _OpenPart()
+            opened.append(target)
         target.add(unit, size)
     names = (f"{_ROOT}.zip", *(f"{_ROOT}-{number}.zip" for number in range(2, len(opened) + 1)))
     return tuple(Part(name, _zip(part.files)) for name, part in zip(names, opened, strict=True))
 
 
 def _units(files: dict[str, bytes], folder: str, limit: int) -> Iterator[dict[str, bytes]]:
-    """What must stay together: a package's own modules, and each sub-package, divided again where it is too large."""
+    """Files that must stay together: a package's own modules, and each sub-package. Large ones are divided."""
     below: dict[str, dict[str, bytes]] = {}
     for name in sorted(files):
         first, deeper, _ = name.removeprefix(f"{folder}/").partition("/")
@@ -87,7 +88,7 @@ def _units(files: dict[str, bytes], folder: str, limit: int) -> Iterator[dict[st
 
 
 def _zip(files: dict[str, bytes]) -> bytes:
-    """Sources are as they are, so that tracebacks keep their lines."""
+    """A zip of the sources as they are, so that tracebacks keep their lines."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name in sorted(_folders(files) | set(files)):
@@ -99,6 +100,6 @@ def _zip(files: dict[str, bytes]) -> bytes:
 
 
 def _folders(files: dict[str, bytes]) -> set[str]:
-    """Folders whose package begins in another part. Up to Python 3.12, zipimport sees only those that have an entry."""
+    """Folders whose `__init__.py` is in another part. Up to Python 3.12, zipimport sees a folder only by its entry."""
     found = {f"{folder}/" for name in files for folder in PurePosixPath(name).parents if folder.name}
     return {folder for folder in found if f"{folder}{_INIT}" not in files}

@@ -1,4 +1,4 @@
-"""WHAT is asked: the trial file as frozen models, the claim registry, and the loader that points at line and column."""
+"""The trial file as frozen models, the claim registry, and the loader, whose errors name line and column."""
 
 from seatrial.trial.claims import BASELINES, KINDS, REGISTRY, Claim
 from seatrial.trial.model import API_VERSION, Trial

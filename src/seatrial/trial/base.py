@@ -1,4 +1,4 @@
-"""The shape every section shares: frozen, nothing extra, no silent conversion."""
+"""The base of every section: frozen, no unknown keys, no silent conversion."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Misfit(ValueError):
-    """A value that does not go together with others of its section; `keys` lead to the one to point at, if one is."""
+class SectionError(ValueError):
+    """A mistake in a section. `keys` lead from the section to the wrong value; without them the section is meant."""
 
     def __init__(self, message: str, *keys: str | int):
         super().__init__(message)

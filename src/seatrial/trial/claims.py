@@ -1,7 +1,7 @@
-"""The claim registry: every name a trial may use, what it takes, and what kind of run can establish it.
+"""The claim registry: each claim that a trial may make, its parameters, and the kind of run that can establish it.
 
-The table is the vocabulary of the product. An entry without a judge in `seatrial.evidence.judge` is a known claim
-whose evidence does not exist yet: its verdict is `not-established (not-run)`.
+A claim without a judge in `seatrial.evidence.judge` is known, but no evidence for it exists yet: its verdict is
+`not-established (not-run)`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 
 KINDS = ("execution", "transport", "performance", "learning", "recovery", "environment")
 BASELINES = ("unigram", "bigram")
-# What `equals` of a claim may say. gloo always gives tcp; NCCL without a network plugin gives socket.
+# The values that `equals` may have. gloo always uses tcp; NCCL without a network plugin uses socket.
 PATHS: dict[str, tuple[str | bool, ...]] = {
     "transport.internode": ("efa", "ib", "socket", "tcp"),
     "transport.intranode": ("nvlink", "pcie-p2p", "shm", "tcp"),
@@ -25,7 +25,7 @@ PATHS: dict[str, tuple[str | bool, ...]] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One known claim. `forms` are the sets of parameters it may be made with."""
+    """One known claim. `forms` are the sets of parameters that it accepts."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ _TASK = (_form("task", "min"), _form("task", "improves_by", "over"), _form("task
 REGISTRY: dict[str, Entry] = {
     entry.name: entry
     for entry in (
-        Entry("execution.finished", "the job came to its end, on as many ranks as were asked for", "run"),
+        Entry("execution.finished", "the job finished, on as many ranks as the trial asks for", "run"),
         Entry("execution.completed", "planned = executed = updates, on the planned data", "run"),
         Entry("execution.all_ranks_participated", "every rank's work is in the result", "run"),
         Entry("transport.internode", "the network between hosts", "run", (_form("equals"),)),
@@ -79,7 +79,7 @@ REGISTRY: dict[str, Entry] = {
 
 
 class Claim(Section):
-    """One statement the team wants to rely on, with the parameters its registry entry allows."""
+    """One statement that the team wants to rely on, with parameters in one of the forms of its registry entry."""
 
     claim: str
     equals: str | bool | None = None
@@ -97,31 +97,33 @@ class Claim(Section):
     def _takes_a_known_form(self) -> Claim:
         entry = REGISTRY.get(self.claim)
         if entry is None:
-            raise Misfit(unknown_claim(self.claim), "claim")
+            raise SectionError(unknown_claim(self.claim), "claim")
         given = frozenset(self.parameters)
         if given not in entry.forms:
             foreign = sorted(given.difference(*entry.forms))
             forms = " or ".join(map(_braced, entry.forms))
-            raise Misfit(f"{self.claim} was given {_braced(given)}; expected {forms}", *foreign[:1])
+            raise SectionError(f"{self.claim} was given {_braced(given)}; expected {forms}", *foreign[:1])
         if isinstance(self.below, str) and self.below not in BASELINES:
-            raise Misfit(f"saw {self.below}; expected a number or one of {', '.join(BASELINES)}", "below")
+            raise SectionError(f"saw {self.below}; expected a number or one of {', '.join(BASELINES)}", "below")
         if self.over is not None and self.over != "base":
-            raise Misfit(f"saw {self.over}; expected base, the model before step 0", "over")
+            raise SectionError(f"saw {self.over}; expected base, the model before step 0", "over")
         if (known := PATHS.get(self.claim)) and self.equals not in known:
             words = ", ".join(str(value).lower() if isinstance(value, bool) else value for value in known)
-            raise Misfit(f"saw {self.equals}; expected one of {words}", "equals")
+            raise SectionError(f"saw {self.equals}; expected one of {words}", "equals")
         for name in ("by", "improves_by", "max_lost_steps", "max_drop"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise Misfit(f"saw {value}; expected at least 0", name)
-        for name in ("min", "improves_by", "max_drop") if self.task is not None else ():
-            if (share := getattr(self, name)) is not None and not 0 <= share <= 1:
-                raise Misfit(f"saw {share:g}; expected a share from 0 to 1, as in 0.05", name)
+                raise SectionError(f"saw {value}; expected at least 0", name)
+        shares = ("min", "improves_by", "max_drop") if self.task is not None else ()
+        for name in shares:
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise SectionError(f"saw {share:g}; expected a share from 0 to 1, as in 0.05", name)
         return self
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters that were given, without the name."""
+        """The given parameters, without the claim's name."""
         return {name: value for name, value in self.model_dump(exclude={"claim"}).items() if value is not None}
 
     def number(self, name: str) -> float:
@@ -132,7 +134,7 @@ class Claim(Section):
         return float(value)
 
     def resolved(self) -> dict[str, Any]:
-        """What is frozen and hashed: the name and the given parameters."""
+        """The form that is frozen and hashed: the name and the given parameters."""
         return {"claim": self.claim, **self.parameters}
 
 

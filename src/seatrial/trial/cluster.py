@@ -1,4 +1,4 @@
-"""Where a trial runs: the cluster, the scale, the storage and what is added to the image at submission."""
+"""Where a trial runs: the cluster, the scale, the storage, and what a submission adds to the image."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_serializer, model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 from seatrial.trial.workload import Seconds
 
 _WORD = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 _DOMAIN = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti)")
 _MEBIBYTES = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0 * 1024.0}
-# What pods use themselves, and what the images of AWS, of Ray and of NVIDIA keep their programs and libraries in. A
-# volume at one of them, in it, or above it would hide what is there.
-_TAKEN = (
+# Folders that pods use themselves, or that hold the programs and libraries of the images of AWS, Ray and NVIDIA.
+# A volume mounted at, below or above one of them would hide its content.
+_RESERVED_PATHS = (
     "/dev", "/etc", "/proc", "/run", "/sys", "/tmp", "/var/lib", "/var/run",
     "/bin", "/boot", "/lib", "/lib32", "/lib64", "/libx32", "/root", "/sbin", "/usr",
     "/opt/amazon", "/opt/aws", "/opt/conda", "/opt/nvidia", "/opt/venv", "/home/ray/anaconda3",
@@ -38,7 +38,7 @@ def _each_key(pattern: str, expected: str) -> Callable[[dict[str, str]], dict[st
     def check(value: dict[str, str]) -> dict[str, str]:
         for key in value:
             if not re.fullmatch(pattern, key) or key.startswith("seatrial.io/"):
-                raise Misfit(f"expected {expected}, not below seatrial.io/", key)
+                raise SectionError(f"expected {expected}, without the prefix seatrial.io/", key)
         return value
 
     return check
@@ -47,7 +47,7 @@ def _each_key(pattern: str, expected: str) -> Callable[[dict[str, str]], dict[st
 def _label_values(value: dict[str, str]) -> dict[str, str]:
     for key, text in value.items():
         if text and not re.fullmatch(_WORD, text):
-            raise Misfit(f'saw "{text}"; expected at most 63 letters, digits, - _ and . as a label has', key)
+            raise SectionError(f'saw "{text}"; expected a label value: at most 63 letters, digits, -, _ and .', key)
     return value
 
 
@@ -55,6 +55,7 @@ _NAME = "lower-case letters, digits and -, at most 63"
 _KEY = rf"({_DOMAIN}/)?{_WORD}"
 Label = Annotated[str, _text(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", _NAME)]
 ObjectName = Annotated[str, _text(_DOMAIN, "lower-case letters, digits, - and ., as Kubernetes names objects")]
+RayVersion = Annotated[str, _text(r"\d+\.\d+\.\d+", "the image's Ray version in three numbers, such as 2.58.0")]
 Memory = Annotated[str, _text(_QUANTITY.pattern, "a size in Ki, Mi, Gi or Ti, as in 16Gi")]
 Annotations = Annotated[dict[str, str], AfterValidator(_each_key(_KEY, "an annotation's key"))]
 Labels = Annotated[dict[str, str], AfterValidator(_each_key(_KEY, "a label's key")), AfterValidator(_label_values)]
@@ -68,7 +69,7 @@ def mebibytes(memory: str) -> int:
 
 
 class Toleration(Section):
-    """A taint that pods may be placed beside, in Kubernetes' own words."""
+    """A toleration, with Kubernetes' own keys: the taint that pods tolerate."""
 
     key: str | None = None
     operator: Literal["Exists", "Equal"] = "Equal"
@@ -79,16 +80,16 @@ class Toleration(Section):
     @model_validator(mode="after")
     def _is_one(self) -> Toleration:
         if self.operator == "Exists" and self.value is not None:
-            raise Misfit("was given beside operator: Exists; expected no value", "value")
+            raise SectionError("was given beside operator: Exists; expected no value", "value")
         if self.operator == "Equal" and self.key is None:
-            raise Misfit("has no key; expected one, or operator: Exists", "operator")
+            raise SectionError("has no key; expected one, or operator: Exists", "operator")
         return self
 
 
 class Head(Section):
     """The head pod: it runs the driver and needs no accelerator.
 
-    `pod` is merged into the pod's spec: maps key by key, lists of named things by name, null removes.
+    `pod` is merged into the pod's spec: maps key by key, lists of named items by name; a null removes a key.
     """
 
     cpu: int = Field(4, ge=1)
@@ -99,10 +100,10 @@ class Head(Section):
 
 
 class WorkerGroup(Section):
-    """Pods of one size. What is not given comes from the instance type: its GPUs, its EFA interfaces and most of
-    its CPUs and memory, so that one pod takes one node.
+    """Pods of one size. The instance type supplies the numbers that are missing: its GPUs, its EFA interfaces and
+    most of its CPUs and memory. So one pod takes one node.
 
-    `shm` is the size of /dev/shm, a third of `memory` if not given. `pod` is merged as in `head`.
+    `shm` is the size of /dev/shm, by default a third of `memory`. `pod` is merged as in `head`.
     """
 
     name: Label | None = None
@@ -120,14 +121,16 @@ class WorkerGroup(Section):
     @model_validator(mode="after")
     def _can_be(self) -> WorkerGroup:
         if self.name in ("head", "headgroup"):
-            raise Misfit(f"saw {self.name}, which KubeRay or Kueue uses for the head; expected another name", "name")
+            raise SectionError(
+                f"saw {self.name}, which KubeRay or Kueue uses for the head; expected another name", "name"
+            )
         if self.shm and self.memory and mebibytes(self.shm) >= mebibytes(self.memory):
-            raise Misfit(f"saw {self.shm}; expected less than memory, which it is a part of", "shm")
+            raise SectionError(f"saw {self.shm}; expected less than memory, because /dev/shm counts as memory", "shm")
         return self
 
 
 class Template(Section):
-    """A manifest of the team's own to add to, instead of generating one."""
+    """The team's own manifest, which seatrial extends instead of generating one."""
 
     from_: str = Field(alias="from", min_length=1)
 
@@ -137,19 +140,19 @@ class Template(Section):
 
 
 class Cluster(Section):
-    """Absent in a trial means: this machine.
+    """The cluster. A trial without this section runs on this machine.
 
-    `labels` and `annotations` are put on everything that is rendered and on the pods; `queue` is a Kueue local queue.
-    `deadline` is the longest life of the job; without it: what the trial's own limits allow, at most a day.
-    `require: efa` pins NCCL's network: where EFA cannot be used the job fails, instead of going on over TCP.
+    All rendered objects and the pods get `labels` and `annotations`. `queue` is a Kueue local queue. `deadline` is the
+    longest time that the job may take; by default as long as the trial's own limits allow, at most a day.
+    `require: efa` pins NCCL's network: without EFA the job fails, instead of going on over TCP.
     """
 
     provider: Literal["eks", "kubernetes", "ray", "local"] = "local"
     kuberayVersion: Annotated[str, _text(r"\d+\.\d+(\.\d+)?", 'a version such as "1.6"')] | None = None
     kubernetesVersion: Annotated[str, _text(r"1\.\d+(\.\d+)?", 'a version such as "1.34"')] | None = None
-    rayVersion: Annotated[str, _text(r"\d+\.\d+\.\d+", "the image's Ray in three numbers, such as 2.58.0")] | None = (
-        None
-    )
+    rayVersion: (
+        Annotated[str, _text(r"\d+\.\d+\.\d+", "the image's Ray version in three numbers, such as 2.58.0")] | None
+    ) = None
     namespace: Label | None = None
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
@@ -167,23 +170,23 @@ class Cluster(Section):
     def _goes_together(self) -> Cluster:
         names = [group.name for group in self.workerGroups if group.name]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise Misfit(f"two are named {twice[0]}; expected a name of its own for each", "workerGroups")
+            raise SectionError(f"two groups are named {twice[0]}; expected a different name for each", "workerGroups")
         if self.provider != "eks" and any(group.efa for group in self.workerGroups):
-            raise Misfit(f"saw {self.provider} and a group with efa; expected eks, where EFA is", "provider")
+            raise SectionError(f"saw {self.provider}, and a group asks for EFA; expected eks", "provider")
         if self.require and self.provider in ("local", "kubernetes"):
-            raise Misfit(f"saw {self.require} and provider {self.provider}; expected eks, where EFA is", "require")
+            raise SectionError(f"saw {self.require} with provider {self.provider}; expected provider eks", "require")
         return self
 
 
 class RuntimeEnv(Section):
-    """What is added to the image when the job is submitted; part of the record."""
+    """What a submission adds to the image. The record holds it."""
 
     pip: tuple[str, ...] = ()
     env_vars: dict[str, str] = Field(default_factory=dict)
 
 
 class Create(Section):
-    """A claim to be made: on storage that many nodes can mount at once (ReadWriteMany)."""
+    """A claim that seatrial creates, on storage that many nodes can mount at once (ReadWriteMany)."""
 
     storageClassName: ObjectName | None = None
     size: Memory
@@ -198,15 +201,17 @@ class Volume(Section):
 
     @model_validator(mode="after")
     def _is_free(self) -> Volume:
-        if taken := next((path for path in _TAKEN if below(self.mountPath, path)), ""):
-            raise Misfit(f"saw {self.mountPath}; expected a folder that is not below {taken}, as /fsx", "mountPath")
-        if hidden := next((path for path in _TAKEN if below(path, self.mountPath)), ""):
-            raise Misfit(f"saw {self.mountPath}, which would hide {hidden}; expected a folder as /fsx", "mountPath")
+        if taken := next((path for path in _RESERVED_PATHS if below(self.mountPath, path)), ""):
+            raise SectionError(f"saw {self.mountPath}; expected a folder outside of {taken}, such as /fsx", "mountPath")
+        if hidden := next((path for path in _RESERVED_PATHS if below(path, self.mountPath)), ""):
+            raise SectionError(
+                f"saw {self.mountPath}, which would hide {hidden}; expected a folder such as /fsx", "mountPath"
+            )
         return self
 
 
 class Storage(Section):
-    """A folder that every worker can write. In Kubernetes it lies on `volume`."""
+    """A folder that every worker can write. In Kubernetes it is on `volume`."""
 
     path: str = Field("./runs", min_length=1)
     volume: Volume | None = None
@@ -215,34 +220,34 @@ class Storage(Section):
     def _lies_on_the_volume(self) -> Storage:
         if self.volume and not below(self.path, self.volume.mountPath):
             expected = f"{self.volume.mountPath}, where storage.volume is mounted, or a folder below it"
-            raise Misfit(f"saw {self.path}; expected {expected}", "path")
+            raise SectionError(f"saw {self.path}; expected {expected}", "path")
         return self
 
 
 class Scaling(Section):
-    """How many ranks, and what each of them holds."""
+    """The number of ranks, and the GPUs of each rank."""
 
     num_workers: int = Field(2, ge=1, le=65536)
     gpus_per_worker: int = Field(0, ge=0, le=1)
 
 
 def below(path: str, folder: str) -> bool:
-    """Whether `path` is `folder` or lies below it, by name alone; `..` lies nowhere."""
+    """Whether `path` is `folder` or is below it. Only names are compared; a path with `..` is below nothing."""
     parts = PurePosixPath(path).parts
     return ".." not in parts and PurePosixPath(path).is_relative_to(folder)
 
 
 def without_a_shared_class(cluster: Cluster, storage: Storage) -> bool:
-    """Whether a claim is to be made in a class that cannot serve it.
+    """Whether the trial creates a claim that only one node could mount.
 
-    Without `storageClassName` a cluster's default class makes the volume. On EKS that is EBS, which one node mounts.
+    Without `storageClassName` the cluster's default class applies. On EKS this is EBS, which one node mounts.
     """
     create = storage.volume.create if storage.volume else None
     return cluster.provider == "eks" and not cluster.template and create is not None and not create.storageClassName
 
 
 def too_few_gpus(cluster: Cluster, scaling: Scaling) -> str:
-    """Empty, or what is wrong where every group says its GPUs itself; other groups' are looked up when rendering."""
+    """The problem, or empty. Groups that do not state their GPUs are checked when the trial is rendered."""
     given = [group.gpus for group in cluster.workerGroups]
     if not given or None in given or cluster.template:
         return ""

@@ -1,4 +1,4 @@
-"""What is trained on: files, a Hugging Face dataset, a corpus that every machine has, or random tokens."""
+"""The training data: files, a Hugging Face dataset, a corpus that every machine has, or random tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 
 
 class Hub(Section):
@@ -20,9 +20,9 @@ class Hub(Section):
 
 
 class Data(Section):
-    """One source, how its rows are read, and how many bad rows the run forgives.
+    """One source, how its rows are read, and how many bad rows the run accepts.
 
-    `field` is the column or key that holds the text, or with `chat` the messages; `format` is taken from file names.
+    `field` is the column or key that holds the text, or with `chat` the messages. Without `format` the file names tell.
     """
 
     train: str | None = None
@@ -63,14 +63,18 @@ class Data(Section):
         rows = bool(self.train or self.dataset)
         for key, given in (("field", self.field), ("chat", self.chat), ("max_bad_rows", self.max_bad_rows)):
             if given and not rows:
-                raise Misfit(f"was given without rows; expected {key} only beside train + heldout or dataset", key)
+                raise SectionError(
+                    f"was given without rows; expected {key} only beside train + heldout or dataset", key
+                )
         if self.format and not self.train:
-            raise Misfit("was given without files; expected format only beside train + heldout", "format")
+            raise SectionError("was given without files; expected format only beside train + heldout", "format")
         if self.format == "text" and (self.chat or self.field):
-            raise Misfit(f"saw text beside {'chat' if self.chat else 'field'}; expected jsonl or parquet", "format")
+            raise SectionError(
+                f"saw text beside {'chat' if self.chat else 'field'}; expected jsonl or parquet", "format"
+            )
         return self
 
     @property
     def column(self) -> str:
-        """The key or column of a row that is read."""
+        """The key or column that is read from each row."""
         return self.field or ("messages" if self.chat else "text")

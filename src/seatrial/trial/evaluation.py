@@ -8,19 +8,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=_NAME)]
 Stop = Annotated[str, Field(min_length=1)]
-_OF_FILE = ("kind", "path", "stop")  # what only a task of prompts takes
-_OF_LM_EVAL = ("include", "metric", "filter", "shots")
+_FILE_KEYS = ("kind", "path", "stop")  # keys that only a task of prompts has
+_LM_EVAL_KEYS = ("include", "metric", "filter", "shots")
 
 
 class Task(Section):
-    """One task. `stop` ends a generated answer; without it a line does, and in a chat the end of the turn.
+    """One task. `stop` ends a generated answer. Without it the end of a line does; in a chat, the end of the turn.
 
-    An lm_eval task has its own stops, and its own bound unless `max_new_tokens` is given.
+    An lm_eval task has its own stops. It also has its own longest answer, unless `max_new_tokens` is given.
     """
 
     name: Name | None = None
@@ -42,30 +42,29 @@ class Task(Section):
         if self.lm_eval is None:
             for key in ("name", "kind", "path"):
                 if getattr(self, key) is None:
-                    raise Misfit(f"{key} is missing; expected name, kind and path, or lm_eval")
-        foreign = _OF_FILE if self.lm_eval is not None else _OF_LM_EVAL
+                    raise SectionError(f"{key} is missing; expected name, kind and path, or lm_eval")
+        own, other = ("lm_eval", "prompts") if self.lm_eval is not None else ("prompts", "lm_eval")
+        foreign = _FILE_KEYS if self.lm_eval is not None else _LM_EVAL_KEYS
         for key in foreign:
             if getattr(self, key) is not None:
-                whose = "path" if self.lm_eval is not None else "lm_eval"
-                other = "lm_eval" if self.lm_eval is not None else "a task of prompts"
-                raise Misfit(f"was given for {other}; expected {key} only beside {whose}", key)
+                raise SectionError(f"was given for a task of {own}; expected {key} only for a task of {other}", key)
         if self.lm_eval is not None and self.name is None and not _fits(self.lm_eval):
-            raise Misfit(f"saw {self.lm_eval}; expected a name beside it, of letters, digits, - and _", "lm_eval")
+            raise SectionError(f"saw {self.lm_eval}; expected a name beside it, of letters, digits, - and _", "lm_eval")
         return self
 
     @property
     def label(self) -> str:
-        """The name that claims use and facts have."""
+        """The name in claims and in facts."""
         return self.name or self.lm_eval or ""
 
     @property
     def longest_answer(self) -> int:
-        """Tokens of a generated answer, at most."""
+        """The most tokens that a generated answer may have."""
         return self.max_new_tokens or 32
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """What ends a generated answer."""
+        """The texts that end a generated answer."""
         return self.stop if self.stop is not None else (() if self.chat else ("\n",))
 
 
@@ -74,7 +73,7 @@ def _fits(name: str) -> bool:
 
 
 class Evaluation(Section):
-    """The tasks of a trial. All are scored four times: before, after, and by the processes that reload."""
+    """The tasks of a trial. Each is scored four times: by the ranks before and after, and twice by the reload."""
 
     tasks: tuple[Task, ...] = Field(min_length=1)
 
@@ -83,12 +82,12 @@ class Evaluation(Section):
         labels = [task.label for task in self.tasks]
         for at, label in enumerate(labels):
             if label in labels[:at]:
-                raise Misfit(f"has two tasks with the name {label}; expected a name for each", "tasks")
+                raise SectionError(f"has two tasks with the name {label}; expected a different name for each", "tasks")
         return self
 
 
 def unknown_task(name: str, evaluation: Evaluation | None) -> str:
-    """What is wrong with the task that a claim names; empty if the trial evaluates it."""
+    """The problem with the task that a claim names; empty if the trial evaluates this task."""
     known = [task.label for task in evaluation.tasks] if evaluation else []
     if name in known:
         return ""

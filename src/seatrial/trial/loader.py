@@ -1,7 +1,7 @@
 """From a YAML file to a `Trial`, or to errors with file, line and column.
 
-A section may be `{from: other.yaml}`, relative to the file that says so. pydantic's errors are put in the words of
-the file here: one line for each thing that is wrong, in the order of the file.
+A section may be `{from: other.yaml}`, relative to the file that includes it. This module rewrites pydantic's errors in
+the terms of the file: one line for each mistake, in the order of the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from seatrial.errors import InputError, InputErrors, clean, shown
-from seatrial.trial.base import Misfit
+from seatrial.trial.base import SectionError
 from seatrial.trial.model import BRANCHES, Trial
 from seatrial.trial.script import Script
 from seatrial.trial.source import KeyPath, Source, dotted, parse, read, undotted
@@ -35,7 +35,7 @@ _FILE_PATHS: tuple[tuple[str, ...], ...] = (
     ("workload", "evaluate", "tasks", "*", "include"),
 )
 
-# pydantic's error types in the words of the file; {names} are of the error's context.
+# What is expected, by pydantic's error type. {names} come from the error's context.
 _EXPECTED = {
     "string_type": "text",
     "int_type": "an integer",
@@ -59,13 +59,13 @@ _EXPECTED = {
 
 @dataclass(frozen=True)
 class Loaded:
-    """A trial with the file it came from."""
+    """A trial with the file that it came from."""
 
     trial: Trial
     source: Source
 
     def locate(self, error: InputError) -> InputError:
-        """`error`, which names a field, with the place of that field in the file."""
+        """`error` with the place of its field in the file."""
         if isinstance(error, InputErrors):
             return InputErrors([self.locate(each) for each in error.errors])
         if error.place or not error.field:
@@ -75,7 +75,7 @@ class Loaded:
 
 
 def load(path: Path) -> Loaded:
-    """The trial in a YAML file. Raises InputError, one line for each thing that is wrong."""
+    """The trial in a YAML file. Raises InputError, one line for each mistake."""
     source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
         expected = "a map with metadata, workload and claims"
@@ -83,12 +83,12 @@ def load(path: Path) -> Loaded:
             f"saw {shown(source.data)}", place=source.place(()), expected=expected, fix="`seatrial init` writes one"
         )
     _include(source, path)
-    _anchor(source)
+    _resolve_paths(source)
     return Loaded(_validate(source), source)
 
 
 def builtin(name: str) -> Loaded:
-    """A trial that ships with seatrial. Relative paths in it are of the working directory."""
+    """A trial that ships with seatrial. Its relative paths start from the working directory. Raises InputError."""
     if name not in templates():
         raise InputError(f"unknown template {clean(name)}", expected=f"one of {', '.join(templates())}")
     source = parse(template(name).encode(), f"template {name}")
@@ -120,24 +120,24 @@ def _include(source: Source, path: Path) -> None:
 
 
 def _included(source: Source, section: str, path: Path) -> Source:
-    """The file that a section names. What is wrong with the file as a whole is said at the `from`."""
+    """The file that a section includes. A problem with the file as a whole is reported at the `from`."""
     value, place, field = source.data[section], source.places[section, "from"], f"{section}.from"
     if len(value) > 1 or not isinstance(value["from"], str):
-        seen = "stands beside other keys" if len(value) > 1 else f"saw {shown(value['from'])}"
+        seen = "is given beside other keys" if len(value) > 1 else f"saw {shown(value['from'])}"
         raise InputError(seen, place=place, field=field, expected="the name of a file, and no other key")
     file = path.parent / value["from"]
     wanted, expected = (list, "a list") if section == "claims" else (dict, "a map")
     try:
         included = parse(read(file), str(file))
     except InputError as error:
-        if error.place is None or error.place.line:  # it says itself where in that file
+        if error.place is None or error.place.line:  # the error names a line of that file
             raise
         problem, expected = error.seen, error.expected
     else:
         if file.samefile(path):
-            problem, expected = "is this file", "a file with the section alone"
+            problem, expected = "is the trial itself", "another file, with this section only"
         elif isinstance(included.data, dict) and "from" in included.data:
-            problem, expected = "names a further file", "a file with the section itself"
+            problem, expected = "includes another file", "a file with the section itself"
         elif isinstance(included.data, wanted):
             return included
         else:
@@ -145,27 +145,29 @@ def _included(source: Source, section: str, path: Path) -> Source:
     raise InputError(f"{clean(str(file), 200)} {problem}", place=place, field=field, expected=expected)
 
 
-def _anchor(source: Source) -> None:
-    """Makes relative paths absolute, each from the folder of the file in which it stands."""
+def _resolve_paths(source: Source) -> None:
+    """Makes relative paths absolute. Each starts from the folder of the file that states it."""
     for path in _FILE_PATHS:
-        for holder, (*way, key) in _holders(source.data, path):
+        for holder, (*way, key) in _maps_at(source.data, path):
             value = holder.get(key)
-            named = key == "name" and isinstance(value, str) and not value.startswith((".", "/"))  # on the hub, no path
-            if value and isinstance(value, str) and "://" not in value and not named:
-                holder[key] = str(Path(source.places[*way, key].path).parent.resolve() / value)
+            if not value or not isinstance(value, str) or "://" in value:
+                continue
+            if key == "name" and not value.startswith((".", "/")):  # a dataset on the hub, not a path
+                continue
+            holder[key] = str(Path(source.places[*way, key].path).parent.resolve() / value)
 
 
-def _holders(data: Any, path: KeyPath, before: KeyPath = ()) -> Iterator[tuple[dict[Any, Any], KeyPath]]:
-    """The maps that a path ends in, each with the way that was taken."""
+def _maps_at(data: Any, path: KeyPath, before: KeyPath = ()) -> Iterator[tuple[dict[Any, Any], KeyPath]]:
+    """The maps that hold the last key of `path`, each with its own full path: `*` stands for every item of a list."""
     first, *rest = path
     if not rest:
         if isinstance(data, dict):
             yield data, (*before, first)
     elif first == "*":
         for at, item in enumerate(data if isinstance(data, list) else ()):
-            yield from _holders(item, tuple(rest), (*before, at))
+            yield from _maps_at(item, tuple(rest), (*before, at))
     elif isinstance(data, dict) and first in data:
-        yield from _holders(data[first], tuple(rest), (*before, first))
+        yield from _maps_at(data[first], tuple(rest), (*before, first))
 
 
 def _validate(source: Source) -> Trial:
@@ -180,7 +182,9 @@ def _validate(source: Source) -> Trial:
 
 
 def explain(source: Source, details: list[Any]) -> list[InputError]:
-    """pydantic's errors as lines: consequences dropped, the branches of a union joined, in the order of the file."""
+    """pydantic's errors as lines in the order of the file. Errors that follow from others are dropped, and the branches
+    of a union are joined."""
+    # A misspelt key gives two errors, unknown and missing: the second is dropped.
     close = {d["loc"]: _close_key(source, d["loc"]) for d in details if d["type"] == "extra_forbidden"}
     meant = {(*path[:-1], key) for path, key in close.items() if key}
     lines: dict[KeyPath, InputError] = {}
@@ -193,7 +197,7 @@ def explain(source: Source, details: list[Any]) -> list[InputError]:
         elif kind == "missing" and path not in meant:
             lines[path] = InputError("missing", place=source.place(path), field=dotted(path))
         elif kind == "value_error":
-            lines[path] = _misfit(source, path, detail["ctx"]["error"])
+            lines[path] = _section_error(source, path, detail["ctx"]["error"])
         elif kind != "missing" and not _follows_from_others(detail):
             path = source.nearest(path)  # pydantic adds the branch of a union, as in `equals.str`
             others = [lines[path].expected] if path in lines else []
@@ -215,9 +219,9 @@ def _unknown_key(source: Source, path: KeyPath, close: str) -> InputError:
     return InputError("unknown key", place=source.keys[path], field=dotted(path), expected=known, fix=fix)
 
 
-def _misfit(source: Source, path: KeyPath, error: Exception) -> InputError:
-    """What a validator of ours says, at the key that it names."""
-    if isinstance(error, Misfit):
+def _section_error(source: Source, path: KeyPath, error: Exception) -> InputError:
+    """The message of one of our validators, at the key that it names."""
+    if isinstance(error, SectionError):
         path = (*path, *error.keys)
     return InputError(clean(str(error), 1000), place=source.place(path), field=dotted(path))
 
@@ -231,7 +235,7 @@ def _wrong(source: Source, path: KeyPath, seen: object, *expected: str) -> Input
 
 
 def _follows_from_others(detail: Any) -> bool:
-    """A list is too short *after validation* when items of it are wrong; those have lines of their own."""
+    """Whether a list is too short only because pydantic dropped its wrong items: these have lines of their own."""
     return bool(detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"])
 
 
@@ -252,7 +256,7 @@ def _close_key(source: Source, path: KeyPath) -> str:
 
 
 def _keys_of(source: Source, path: KeyPath) -> list[str]:
-    """The keys that the section at `path` has, by walking the models."""
+    """The keys that a section at `path` may have."""
     model: type[BaseModel] = Trial
     for at, part in enumerate(path):
         if path[: at + 1] == ("workload",) and "script" in source.data["workload"]:

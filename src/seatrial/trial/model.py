@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from seatrial.canon import parse
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 from seatrial.trial.claims import Claim
 from seatrial.trial.cluster import Cluster, RuntimeEnv, Scaling, Storage, too_few_gpus
 from seatrial.trial.evaluation import unknown_task
@@ -18,7 +18,7 @@ from seatrial.trial.script import Script
 from seatrial.trial.workload import Workload
 
 API_VERSION: Final = "seatrial.io/v1alpha1"
-# pydantic puts the branch of a union into an error's path; these two are no keys of a trial.
+# The two branches of `workload`. pydantic puts them into the path of an error, though no trial has such keys.
 BRANCHES: Final = ("(built-in)", "(script)")
 
 
@@ -29,13 +29,13 @@ def _branch(value: object) -> str:
 
 
 class Metadata(Section):
-    """`name` becomes part of the run id and of Kubernetes names, in a form that both accept."""
+    """`name` becomes part of the run id and of Kubernetes names, rewritten so that both accept it."""
 
     name: str = Field(min_length=1, max_length=200)
 
 
 class Trial(Section):
-    """A whole trial. Sections have digests of their own, so that each can have its own owner."""
+    """A whole trial. Each section has its own digest, so that different people can own different sections."""
 
     apiVersion: Literal["seatrial.io/v1alpha1"] = API_VERSION
     kind: Literal["Trial"] = "Trial"
@@ -53,7 +53,7 @@ class Trial(Section):
     @model_validator(mode="after")
     def _fits_its_cluster(self) -> Trial:
         if problem := too_few_gpus(self.cluster, self.scaling):
-            raise Misfit(problem, "scaling")
+            raise SectionError(problem, "scaling")
         return self
 
     @model_validator(mode="after")
@@ -61,20 +61,20 @@ class Trial(Section):
         evaluation = None if isinstance(self.workload, Script) else self.workload.evaluate
         for at, claim in enumerate(self.claims):
             if claim.task is not None and (problem := unknown_task(claim.task, evaluation)):
-                raise Misfit(problem, "claims", at, "task")
+                raise SectionError(problem, "claims", at, "task")
         return self
 
     @classmethod
     def from_resolved(cls, text: str | bytes) -> Trial:
-        """A trial from its resolved JSON, canonical or not; the way it travels to the driver and to the ranks.
+        """A trial from its resolved JSON, canonical or not. Driver and ranks get the trial in this form.
 
-        Canonical JSON writes large doubles without a point: `canon.parse` gives them back as doubles.
+        Canonical JSON writes large doubles without a point: `canon.parse` reads them as doubles again.
         """
         return cls.model_validate_json(json.dumps(parse(text)))
 
     @property
     def training(self) -> Workload:
-        """The built-in training. Raises TypeError for a trial with a script: what needs this must not be asked then."""
+        """The built-in training. Raises TypeError if the workload is a script: callers must check `script` first."""
         if isinstance(self.workload, Script):
             raise TypeError(f"{self.metadata.name} runs {self.workload.script}, not the built-in training")
         return self.workload
@@ -97,13 +97,13 @@ class Trial(Section):
         return self.workload if isinstance(self.workload, Script) else None
 
     def resolved(self) -> dict[str, Any]:
-        """The trial with every default filled in, as JSON; what is recorded and what travels to the image."""
+        """The trial with every default filled in, as JSON. The record and the pods hold this form."""
         document: dict[str, Any] = self.model_dump(mode="json", exclude={"claims"})
         document["claims"] = [claim.resolved() for claim in self.claims]
         return document
 
     @property
     def slug(self) -> str:
-        """The name as it appears in run ids: a DNS-1123 subdomain of at most 48 characters."""
+        """The name as run ids show it: a DNS-1123 subdomain of at most 48 characters."""
         dashed = re.sub(r"[^a-z0-9.]+", "-", self.metadata.name.lower())
         return re.sub(r"-?\.[.-]*", ".", dashed).strip(".-")[:48].strip(".-") or "trial"

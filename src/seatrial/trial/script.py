@@ -1,4 +1,4 @@
-"""A team's own training script as the workload: what seatrial must know of it, and no more."""
+"""A team's own training script as the workload, and the little that seatrial must know about it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 from seatrial.trial.kinds import SCRIPT, RunKind
 from seatrial.trial.workload import Measure, Timeout
 
-# Set by seatrial in the script's process; a trial that set them too would hide what is seen.
+# seatrial sets these in the script's process. A trial that changed them would make the script invisible.
 OWN_VARIABLES = ("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_TRAIN_ENABLE_STATE_TRACKING")
 
 
 class Script(Section):
     """Any script that makes a Ray Train trainer, run as it is.
 
-    `scaling.num_workers` says how many ranks it is expected to train with, `steps` how many optimizer steps; without
-    `steps` nothing can be held against the steps that were taken.
+    `scaling.num_workers` is the number of ranks that it is expected to train with, `steps` the number of optimizer
+    steps. Without `steps` the steps that were taken cannot be compared with a plan.
     """
 
     run_kind: ClassVar[RunKind] = SCRIPT
@@ -35,15 +35,15 @@ class Script(Section):
     @classmethod
     def _are_free(cls, value: dict[str, str]) -> dict[str, str]:
         if taken := sorted(name for name in value if name in OWN_VARIABLES or name.startswith("SEATRIAL_")):
-            raise ValueError(f"sets {taken[0]}; expected variables of the script: this one is seatrial's")
+            raise ValueError(f"sets {taken[0]}; expected variables of the script only: seatrial sets this one itself")
         return value
 
     @model_validator(mode="after")
     def _has_a_steady_window(self) -> Script:
         if self.steps is not None and self.measure.warmup_steps >= self.steps:
-            raise Misfit(
-                f"saw {self.measure.warmup_steps}; expected fewer than steps = {self.steps},"
-                " or the steady window is empty",
+            raise SectionError(
+                f"saw {self.measure.warmup_steps}; expected fewer than steps = {self.steps}:"
+                " else the steady window is empty",
                 "measure",
             )
         return self

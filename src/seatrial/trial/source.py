@@ -1,7 +1,7 @@
-"""From a YAML file to plain data that remembers where each value stands; the only module that imports PyYAML.
+"""From a YAML file to plain data with the place of each value; the only module of this room that imports PyYAML.
 
-PyYAML's composer gives nodes with marks; scalars are resolved here by YAML 1.2's core schema, so that `2e-5` is a
-number and `on` is a word. Tags and merge keys are refused: a trial says what it means without them.
+PyYAML's composer gives nodes with marks. This module resolves scalars by YAML 1.2's core schema: `2e-5` is a number,
+and `on` is a word. It refuses tags and merge keys, because a trial is clearer without them.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _YAML = "tag:yaml.org,2002:"
 
 @dataclass
 class Source:
-    """A document as plain data, and where each of its values and keys stands."""
+    """A document as plain data, with the place of each value and each key."""
 
     data: Any
     places: dict[KeyPath, Place]
     keys: dict[KeyPath, Place] = field(default_factory=dict)
 
     def nearest(self, path: KeyPath) -> KeyPath:
-        """`path`, or the nearest thing around it that the file has."""
+        """`path` if the file has it, else its nearest parent that the file has."""
         while path not in self.places:
             path = path[:-1]
         return path
 
     def place(self, path: KeyPath) -> Place:
-        """Where `nearest(path)` stands."""
+        """The place of `nearest(path)`."""
         return self.places[self.nearest(path)]
 
 
 def read(path: Path) -> bytes:
-    """A file's bytes. Raises InputError, without a line, where there is no regular file of a sensible size."""
+    """A file's bytes. Raises InputError, whose place has no line, if it is not a regular file of at most MAX_BYTES."""
     place, expected = Place(str(path)), "a YAML file"
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode):  # reading a pipe or a device might never end
-            seen = "is a folder" if stat.S_ISDIR(mode) else "is no regular file"
+            seen = "is a folder" if stat.S_ISDIR(mode) else "is not a regular file"
             raise InputError(seen, place=place, expected=expected)
         with path.open("rb") as handle:
             raw = handle.read(MAX_BYTES + 1)
@@ -73,7 +73,7 @@ def read(path: Path) -> bytes:
 
 
 def parse(raw: bytes, name: str) -> Source:
-    """The document in `raw`; `name` is the path in its places. Raises InputError; an empty file has the data None."""
+    """The document in `raw`. Its places state the path `name`; an empty file has the data None. Raises InputError."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -92,7 +92,7 @@ def parse(raw: bytes, name: str) -> Source:
 
 
 def dotted(path: KeyPath) -> str:
-    """`workload.optimizer.betas.1`: a path as error lines show it."""
+    """A path as error lines show it, such as `workload.optimizer.betas.1`."""
     return ".".join(part if re.fullmatch(r"[\w/-]{1,60}", part) else shown(part) for part in map(str, path))
 
 
@@ -111,7 +111,7 @@ def _mark(mark: Any, name: str) -> Place:
 
 
 def _compose(text: str, name: str) -> Any:
-    """The document's root node, None where the file is empty."""
+    """The document's root node; None for an empty file."""
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as error:
@@ -126,13 +126,13 @@ def _compose(text: str, name: str) -> Any:
             problem += f" {error.context} that starts on line {start.line + 1}"
         fix = "indent with spaces" if r"'\t'" in problem else ""
         raise InputError(f"not YAML: {clean(problem, 200)}", place=_mark(mark, name), fix=fix) from None
-    except (ValueError, OverflowError):  # PyYAML hands escapes such as "\UFFFFFFFF" to chr() as they are
+    except (ValueError, OverflowError):  # PyYAML passes escapes such as "\UFFFFFFFF" to chr() unchecked
         place = _mark(loader.get_mark(), name)
-        raise InputError("not YAML: an escape that is no character", place=place) from None
+        raise InputError("not YAML: an escape is not a character", place=place) from None
 
 
 def _screen(loader: Any, name: str) -> None:
-    """Reads events only, before anything is composed: neither depth nor size can exhaust the composer."""
+    """Checks the parser's events before anything is composed: neither depth nor size can exhaust the composer."""
     depth = documents = 0
     for count, event in enumerate(iter(loader.get_event, None)):
         place = _mark(event.start_mark, name)
@@ -140,7 +140,7 @@ def _screen(loader: Any, name: str) -> None:
         documents += isinstance(event, yaml.DocumentStartEvent)
         if depth > MAX_DEPTH or count > MAX_NODES:
             raise InputError(
-                "nested or repeated beyond any trial",
+                "too deep, or too many values",
                 place=place,
                 expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values",
             )
@@ -156,7 +156,7 @@ def _screen(loader: Any, name: str) -> None:
 
 
 class _Builder:
-    """Nodes to plain data, remembering places; what an alias stands for counts each time it is used."""
+    """Turns nodes into plain data with places. The nodes behind an alias count each time the alias is used."""
 
     def __init__(self, name: str):
         self.name, self.source = name, Source(None, {})
@@ -168,7 +168,7 @@ class _Builder:
         self.nodes += 1
         if self.nodes > MAX_NODES or self.characters > MAX_BYTES or len(path) > MAX_DEPTH:
             raise InputError(
-                "aliases expand beyond any trial",
+                "aliases expand too deep, or to too many values",
                 place=place,
                 expected=f"at most {MAX_DEPTH} levels and {MAX_NODES} values",
             )
@@ -187,7 +187,7 @@ class _Builder:
                 self._problem(key_node, path, "merge key <<", "the keys themselves, written out")
             elif (key := self._text(key_node, path)) in result:
                 first = self.source.keys[(*path, key)].line
-                self._problem(key_node, (*path, key), f"stands twice, first on line {first}", "each key once")
+                self._problem(key_node, (*path, key), f"is given twice, first on line {first}", "each key once")
             else:
                 self.source.keys[(*path, key)] = _mark(key_node.start_mark, self.name)
                 result[key] = self.build(child, (*path, key))
@@ -201,7 +201,8 @@ class _Builder:
             return _WORDS[text]
         if _INT.fullmatch(text):
             base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-            if len(text) < 100 and abs(number := int(text, base)) <= MAX_EXACT_INTEGER:
+            number = int(text, base) if len(text) < 100 else None  # int() refuses very long texts
+            if number is not None and abs(number) <= MAX_EXACT_INTEGER:
                 return number
             self._problem(node, path, f"saw {clean(text)}", "an integer within ±(2^53-1), or text in quotes")
         elif _FLOAT.fullmatch(text) and math.isfinite(value := float(text)):
@@ -211,7 +212,7 @@ class _Builder:
         return text
 
     def _text(self, node: Any, path: KeyPath) -> str:
-        """The text of a scalar; an escaped surrogate pair is one character, as in JSON."""
+        """The text of a scalar. An escaped surrogate pair is one character, as in JSON."""
         self.characters += len(node.value)
         try:
             return str(node.value).encode("utf-16-le", "surrogatepass").decode("utf-16-le")

@@ -1,4 +1,4 @@
-"""What is trained: model, data, parallel strategy, batch arithmetic, optimizer, limits."""
+"""The built-in training: model, data, parallel strategy, batch sizes, optimizer, limits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from seatrial.trial.base import Misfit, Section
+from seatrial.trial.base import Section, SectionError
 from seatrial.trial.data import Data
 from seatrial.trial.evaluation import Evaluation
 from seatrial.trial.kinds import RUN, RunKind
@@ -45,12 +45,14 @@ class Model(Section):
         if len(given) != 1:
             raise ValueError(f"was given {', '.join(given) or 'nothing'}; expected exactly one of name, path, config")
         if self.revision is not None and self.name is None:
-            raise Misfit("was given without name; expected revision only beside name", "revision")
+            raise SectionError("was given without name; expected revision only beside name", "revision")
         if self.config is not None:
             if not isinstance(self.config.get("model_type"), str):
-                raise Misfit("has no model_type; expected a Transformers architecture, such as qwen2", "config")
+                raise SectionError("has no model_type; expected a Transformers architecture, such as qwen2", "config")
             if self.tokenizer == "model":
-                raise Misfit("saw model beside config, which brings no tokenizer; expected bytes", "tokenizer")
+                raise SectionError(
+                    "saw model beside config, and a config has no tokenizer; expected bytes", "tokenizer"
+                )
         return self
 
     @property
@@ -69,27 +71,27 @@ class Optimizer(Section):
 
 
 class Measure(Section):
-    """Steps left out of the steady window of the performance evidence."""
+    """The first steps, which the steady window of the performance evidence leaves out."""
 
     warmup_steps: int = Field(10, ge=0)
 
 
 class CheckpointPolicy(Section):
-    """A checkpoint every so many steps, and always one after the last step."""
+    """A checkpoint every `every` steps, and one after the last step."""
 
     every: int = Field(50, ge=1)
     num_to_keep: int = Field(2, ge=1)
 
 
 class Timeout(Section):
-    """Longest time until the first step, and longest time without progress after it."""
+    """The longest time until the first step, and the longest time without progress after it."""
 
     start: Seconds = 600.0
     step: Seconds = 300.0
 
 
 class Workload(Section):
-    """One training job, complete: two people with this section run the same thing."""
+    """One complete training job: two people with the same section run the same training."""
 
     run_kind: ClassVar[RunKind] = RUN
 
@@ -114,5 +116,7 @@ class Workload(Section):
     @model_validator(mode="after")
     def _chat_needs_a_template(self) -> Workload:
         if self.data.chat and self.model.tokens_are_bytes:
-            raise Misfit("saw chat beside byte tokens; expected a model with a tokenizer and its chat template", "data")
+            raise SectionError(
+                "saw chat beside byte tokens; expected a model with a tokenizer and its chat template", "data"
+            )
         return self
