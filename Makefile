@@ -1,28 +1,67 @@
-# `make trial` runs the main job, `make test` the tests; both set up what they need on a fresh machine with Python 3.11+.
+# `make trial` runs the main job, `make test` every test, `make check` the tests for daily work. Each sets up what it needs on
+# a fresh machine with Python 3.11+.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: trial test slow unit lint bench lm-eval example-smollm2 docs clean
+PYTEST := $(BIN)/python -m pytest -q
+# The parts of `make test`, in their order. A part is one process of pytest: its tests share fork servers and Rays.
+PARTS := lint unit dist ray hosts registry browser
+# What each took on two cores with nothing else on them.
+TEST_TAKES := 14 minutes
+LINT_TAKES := 30 seconds
+UNIT_TAKES := 1 minute
+DIST_TAKES := 5 minutes
+RAY_TAKES := 3 minutes
+HOSTS_TAKES := 4 minutes
+REGISTRY_TAKES := 10 seconds
+BROWSER_TAKES := 20 seconds
+
+.PHONY: trial test check slow $(PARTS) bench lm-eval example-smollm2 docs clean
+.NOTPARALLEL:
 
 trial: $(STAMP)
 	$(BIN)/seatrial run
 
-test: $(STAMP) lint
-	$(BIN)/python -m pytest -q -n 2 -m unit tests/unit tests/mutants
-	$(BIN)/python -m pytest -q -m "(dist or ray or hosts or registry or browser) and not slow" --durations=10
+# It stops at the first part that fails; `make -k test` runs the others all the same.
+test: $(PARTS)
+	@echo "== all parts passed: $(PARTS)"
 
-slow: $(STAMP)
-	$(BIN)/python -m pytest -q -m slow --durations=10
-
-unit: $(STAMP)
-	$(BIN)/python -m pytest -q -n 2 -m unit tests/unit tests/mutants
+check: lint unit
 
 lint: $(STAMP)
+	@echo "== lint: style and types; it usually takes $(LINT_TAKES), all of 'make test' $(TEST_TAKES)"
 	$(BIN)/ruff check src tests benchmarks examples tools
 	$(BIN)/ruff format --check -q src tests benchmarks examples tools
 	$(BIN)/mypy
+
+unit: $(STAMP)
+	@echo "== unit: pure Python; it usually takes $(UNIT_TAKES)"
+	$(PYTEST) -n 2 -m unit tests/unit tests/mutants
+
+dist: $(STAMP)
+	@echo "== dist: gloo processes; it usually takes $(DIST_TAKES)"
+	$(PYTEST) -m "dist and not slow" tests/dist tests/mutants --durations=5
+
+ray: $(STAMP)
+	@echo "== ray: the command with a Ray of its own; it usually takes $(RAY_TAKES)"
+	$(PYTEST) -m "ray and not slow" tests/ray --durations=5
+
+hosts: $(STAMP)
+	@echo "== hosts: Ray over three network namespaces; it usually takes $(HOSTS_TAKES)"
+	$(PYTEST) -m "hosts and not slow" tests/hosts --durations=5
+
+registry: $(STAMP)
+	@echo "== registry: a registry of images; it usually takes $(REGISTRY_TAKES)"
+	$(PYTEST) -m "registry and not slow" tests/registry
+
+browser: $(STAMP)
+	@echo "== browser: the report in Chromium; it usually takes $(BROWSER_TAKES)"
+	$(PYTEST) -m "browser and not slow" tests/browser
+
+slow: $(STAMP)
+	$(PYTEST) -m slow --durations=10
 
 bench: $(STAMP)
 	$(BIN)/python benchmarks/overhead.py

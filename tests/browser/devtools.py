@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import LIMIT_S, wait_for
 
 FLAGS = (
     "--headless",
@@ -23,7 +25,6 @@ FLAGS = (
     "--remote-debugging-port=0",
     "--remote-allow-origins=*",
 )
-START_S = 15.0
 TROUBLE = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Audits.issueAdded")
 
 
@@ -33,11 +34,14 @@ class Tab:
     def __init__(self, url: str):
         import websocket
 
-        self._socket = websocket.create_connection(url, timeout=20)
+        self._socket = websocket.create_connection(url, timeout=LIMIT_S)
         self._number = 0
         self.events: list[dict[str, Any]] = []
         for domain in ("Page", "Runtime", "Log", "Network", "Audits"):
             self.send(f"{domain}.enable")
+
+    def close(self) -> None:
+        self._socket.close()
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """The result of one command. Raises AssertionError with what Chromium says against it."""
@@ -55,10 +59,12 @@ class Tab:
         self.events.clear()
         self.look(width=width, scheme=scheme)
         self.send("Page.navigate", url=path.resolve().as_uri())
-        deadline = time.monotonic() + START_S
-        while not any(e["method"] == "Page.loadEventFired" for e in self.events):
-            assert time.monotonic() < deadline, f"{path} did not load"
-            self.run("1")
+
+        def loaded() -> bool:
+            self.run("1")  # events come with answers
+            return any(e["method"] == "Page.loadEventFired" for e in self.events)
+
+        wait_for(loaded, f"{path} in the browser", lambda: str(self.trouble()))
 
     def look(self, *, width: int, scheme: str) -> None:
         """The width in CSS pixels and the reader's colour scheme."""
@@ -83,33 +89,33 @@ class Tab:
 @contextmanager
 def chromium(program: str, profile: Path) -> Iterator[Tab]:
     """A tab of a new browser with a profile of its own; both are gone afterwards."""
-    process = subprocess.Popen(
-        [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    log = profile / "stderr"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"], stdout=output, stderr=output
+        )
     try:
-        yield Tab(_page_address(profile / "DevToolsActivePort", process))
+        with closing(Tab(_page_address(profile / "DevToolsActivePort", process, log))) as tab:
+            yield tab
     finally:
         process.terminate()
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(10)
+            process.wait()
 
 
-def _page_address(written: Path, process: subprocess.Popen[bytes]) -> str:
+def _page_address(written: Path, process: subprocess.Popen[bytes], log: Path) -> str:
     """Where the first page listens, once Chromium has written its port."""
-    import urllib.request
 
-    deadline = time.monotonic() + START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        if written.is_file() and written.read_text().count("\n"):
-            port = written.read_text().split("\n")[0]
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=5) as answer:
-                pages = [page for page in json.load(answer) if page["type"] == "page"]
-            if pages:
-                return str(pages[0]["webSocketDebuggerUrl"])
-        time.sleep(0.05)
-    raise AssertionError(f"Chromium did not start: exit status {process.poll()}")
+    def listed() -> list[str]:
+        assert process.poll() is None, f"Chromium ended with {process.poll()}:\n{log.read_text()}"
+        if not written.is_file() or "\n" not in written.read_text():
+            return []
+        port = written.read_text().split("\n")[0]
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=LIMIT_S) as answer:
+            return [str(page["webSocketDebuggerUrl"]) for page in json.load(answer) if page["type"] == "page"]
+
+    found: list[str] = wait_for(listed, "a page of Chromium", log.read_text)
+    return found[0]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import signal
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,24 +16,26 @@ pytest.importorskip("numpy")
 from seatrial.train.data import shelf
 from seatrial.trial.data import Data
 from tests.support.data import jsonl, recipe
+from tests.support.waiting import output_of, wait_for
 
 pytestmark = pytest.mark.dist
 
+# Half way, a builder that is to hold says so and goes on when its stdin has a line, or ends.
 BUILDER = """
-import json, sys, time
+import json, sys
 from pathlib import Path
 from seatrial.train.data import shelf, store
 from seatrial.trial.data import Data
 from tests.support.data import recipe
 
-folder, slow = Path(sys.argv[1]), float(sys.argv[2])
+folder, holds = Path(sys.argv[1]), sys.argv[2] == "hold"
 build, good, built = shelf.build, store._good, []
 
 def seen(rows, bad):
     for number, row in enumerate(good(rows, bad)):
-        if number == 100:
+        if number == 100 and holds:
             print("half way", flush=True)
-            time.sleep(slow)
+            sys.stdin.readline()
         yield row
 
 def counted(*arguments):
@@ -47,11 +49,29 @@ print(json.dumps([store_folder.name, len(built)]), flush=True)
 """
 
 
-def start(folder: Path, slow: float) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def builder(folder: Path, how: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that builds the store; with `hold` it is half way when the block begins."""
+    command = [sys.executable, "-c", BUILDER, str(folder), how]
     root = Path(__file__).parents[2]
-    return subprocess.Popen(
-        [sys.executable, "-c", BUILDER, str(folder), str(slow)], stdout=subprocess.PIPE, text=True, cwd=root
-    )
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root) as process:
+        assert process.stdout
+        try:
+            assert how != "hold" or process.stdout.readline() == "half way\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def until_it_waits(process: subprocess.Popen[str]) -> None:
+    """Until the process waits for a lock that another holds, as the kernel lists it."""
+
+    def waits() -> bool:
+        assert process.poll() is None
+        rows = (line.split() for line in Path("/proc/locks").read_text().splitlines())
+        return any("->" in row and str(process.pid) in row for row in rows)
+
+    wait_for(waits, "a builder that waits for the lock of another")
 
 
 @pytest.fixture
@@ -62,18 +82,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def said(process: subprocess.Popen[str]) -> tuple[str, int]:
-    lines = process.communicate(timeout=60)[0].splitlines()
+    """The name of the store and how often this process has built one."""
+    out, _ = output_of(process, "a builder")
     assert process.returncode == 0
-    name, built = json.loads(lines[-1])
+    name, built = json.loads(out.splitlines()[-1])
     return name, built
 
 
 def test_two_builders_at_once_build_once(folder: Path) -> None:
-    first = start(folder, 3)
-    assert first.stdout is not None
-    assert first.stdout.readline() == "half way\n"
-    second = start(folder, 0)
-    (one, built), (other, again) = said(first), said(second)
+    with builder(folder, "hold") as first, builder(folder, "go") as second:
+        until_it_waits(second)
+        (one, built), (other, again) = said(first), said(second)
     assert one == other
     assert (built, again) == (1, 0)
     shelf.index(folder / "tokens" / one, 0)
@@ -81,18 +100,13 @@ def test_two_builders_at_once_build_once(folder: Path) -> None:
 
 
 def test_a_builder_killed_half_way_is_followed_by_another(folder: Path) -> None:
-    first = start(folder, 60)
-    assert first.stdout is not None
-    assert first.stdout.readline() == "half way\n"
-    made = recipe(Data(train=str(folder / "t.jsonl"), heldout=str(folder / "h.jsonl")), 32)
-    assert not (folder / "tokens" / made.key).exists()
-    assert list((folder / "tokens").glob(".*.part"))
-    second = start(folder, 0)
-    time.sleep(1)
-    assert second.poll() is None  # it waits
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    name, built = said(second)
+    with builder(folder, "hold") as first, builder(folder, "go") as second:
+        made = recipe(Data(train=str(folder / "t.jsonl"), heldout=str(folder / "h.jsonl")), 32)
+        assert not (folder / "tokens" / made.key).exists()
+        assert list((folder / "tokens").glob(".*.part"))
+        until_it_waits(second)
+        first.kill()
+        name, built = said(second)
     assert (name, built) == (made.key, 1)
     shelf.index(folder / "tokens" / name, 0)
     assert not list((folder / "tokens").glob(".*.part"))

@@ -71,6 +71,7 @@ def test_what_goes_missing_never_helps(kind: str, clean_run: Path, lying_run: Pa
             tried += 1
             with changed(path, less):
                 seen = verdicts(root)
+            assert seen.keys() == whole.keys()
             for claim, verdict in seen.items():
                 better = verdict == SUPPORTED and whole[claim] != SUPPORTED
                 turned = verdict == "refuted" and whole[claim] == SUPPORTED

@@ -105,7 +105,7 @@ def seen(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(request.param.__name__)
     layout = loops.run_directory(folder)
     for name, where in (("with", layout), ("without", None)):
-        assert loops.ranks(request.param, where, folder / name, timeout=280) == ["", ""]
+        assert loops.ranks(request.param, where, folder / name) == ["", ""]
     return request.param.__name__, folder, loops.streams(layout)
 
 
@@ -164,7 +164,7 @@ def test_random_tokens_show(seen: tuple[str, Path, list[Stream]]) -> None:
 def test_fsdp_that_is_asked_for_on_a_cpu_and_is_not_there_shows(tmp_path: Path) -> None:
     """The Trainer under plain processes ignores `fsdp` here and wraps in DistributedDataParallel."""
     layout = loops.run_directory(tmp_path)
-    assert loops.ranks(transformers, layout, tmp_path / "work", timeout=280, fsdp=True, save_strategy="no") == ["", ""]
+    assert loops.ranks(transformers, layout, tmp_path / "work", fsdp=True, save_strategy="no") == ["", ""]
     module = next(e.content for e in loops.streams(layout)[0].all(Environment) if e.layer == "module")
     assert module["wrapper"] == "DistributedDataParallel"
     assert module["placements"] == {"whole": 27}
@@ -172,7 +172,7 @@ def test_fsdp_that_is_asked_for_on_a_cpu_and_is_not_there_shows(tmp_path: Path) 
 
 def test_an_error_inside_lightning_is_recorded(tmp_path: Path) -> None:
     layout = loops.run_directory(tmp_path)
-    assert loops.ranks(lightning, layout, tmp_path / "work", timeout=280, fail=True) == ["", ""]
+    assert loops.ranks(lightning, layout, tmp_path / "work", fail=True) == ["", ""]
     for stream in loops.streams(layout):
         failed = stream.last(ProcessFailed)
         assert failed

@@ -122,7 +122,9 @@ def test_scores_are_free_of_world_size_and_leave_the_training_alone(tmp_path: Pa
     reference = scored(first, "rank", 2)
     assert {phase for _, phase in reference} == {"before", "after"}
     for other, world in ((one, 1), (whole, 2)):
-        for key, items in scored(other, "rank", world).items():
+        found = scored(other, "rank", world)
+        assert found.keys() == reference.keys()
+        for key, items in found.items():
             assert sorted(items) == list(range(41))
             if key[1] == "before":  # the same weights
                 assert [v[:2] for _, v in sorted(items.items())] == [v[:2] for _, v in sorted(reference[key].items())]

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,13 @@ import pytest
 
 from seatrial.events import Layout
 from tests.hosts import machines
-from tests.hosts.machines import Host, wait_for
+from tests.hosts.machines import Host
 from tests.support.trials import quick
+from tests.support.waiting import last_lines, output_of, wait_for
 
 OBJECT_STORE = "--object-store-memory=100000000"
+READY = Path(__file__).parent / "ready.py"
+DRIVER_LOG = "driver.log"
 
 
 @dataclass(frozen=True)
@@ -42,12 +45,37 @@ class Cluster:
         trial = storage / "trial.json"
         trial.write_text(json.dumps(quick(sections, **workload).resolved()))
         command = ("python", "-m", "seatrial.driver", "--trial", str(trial), "--address", "auto")
-        process = self.head.start(*command)
+        process = self.head.start(*command, log=storage / DRIVER_LOG)
         try:
-            yield Run(process, storage)
+            yield Run(process, storage, self)
         finally:
             process.kill()
+            process.wait()
+
+    def wait_until_whole(self, dashboard: bool) -> None:
+        """Until the GCS has every host, and the dashboard and each host's agent answer where there is a dashboard."""
+        process = self._ask(400, dashboard)
+        said, _ = output_of(process, READY.name, self.logs)
+        assert process.returncode == 0, f"the cluster did not come to be whole:\n{said}{self.logs()}"
+
+    def told(self) -> str:
+        """What the GCS says about each host now, and the logs of each."""
+        process = self._ask(0, dashboard=False)
+        try:
+            said, _ = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
             process.communicate()
+            said = "the GCS does not answer\n"
+        return said + self.logs()
+
+    def logs(self) -> str:
+        """The processes of each host, and the last lines of Ray's logs there."""
+        return "\n".join(host.told() for host in self.hosts)
+
+    def _ask(self, limit_s: float, dashboard: bool) -> subprocess.Popen[str]:
+        options = ["--dashboard"] if dashboard else []
+        return self.head.start("python", str(READY), str(limit_s), *options, *(host.address for host in self.hosts))
 
 
 @dataclass(frozen=True)
@@ -56,6 +84,7 @@ class Run:
 
     process: subprocess.Popen[str]
     storage: Path
+    cluster: Cluster
 
     @property
     def layout(self) -> Layout:
@@ -63,19 +92,32 @@ class Run:
 
     def at_step(self, step: int) -> None:
         """Waits until each rank has made so many steps."""
-        wait_for(lambda: any(self.storage.glob("2*")) or self._ended(), 30)
+        self._wait_for(lambda: any(self.storage.glob("2*")), "a run directory")
         ranks = [self.layout.process(1, f"rank-{rank}") for rank in range(4)]
         mark = f'"step":{step},'
-        wait_for(lambda: all(r.is_file() and mark in r.read_text() for r in ranks) or self._ended())
+        self._wait_for(lambda: all(r.is_file() and mark in r.read_text() for r in ranks), f"step {step} of each rank")
 
-    def _ended(self) -> bool:
-        assert self.process.poll() is None, self.process.communicate()[0]
-        return False
+    def _wait_for(self, there: Callable[[], bool], what: str) -> None:
+        """Waits for something that a driver at work brings about."""
 
-    def end(self, seconds: float) -> tuple[int, str]:
-        """Its exit status and what it said. Fails if it takes longer."""
-        said, _ = self.process.communicate(timeout=seconds)
-        return self.process.returncode, said
+        def there_at_last() -> bool:
+            assert self.process.poll() is None, f"the driver ended before {what}:\n{self.said()}"
+            return there()
+
+        wait_for(there_at_last, what, self.told)
+
+    def end(self) -> tuple[int, str]:
+        """Its exit status and what it said."""
+        wait_for(lambda: self.process.poll() is not None, "the end of the driver", self.told)
+        return self.process.returncode, self.said()
+
+    def said(self) -> str:
+        """What the driver has printed."""
+        return (self.storage / DRIVER_LOG).read_text()
+
+    def told(self) -> str:
+        """What the driver has printed, the last event of each process, and what Ray says on each host."""
+        return f"{self.said()}\n{last_lines(self.storage.glob('2*/events/**/*.jsonl'), 1)}\n{self.cluster.told()}"
 
     @property
     def record(self) -> dict[str, Any]:
@@ -111,13 +153,14 @@ def running(letter: str, dashboard: bool) -> Iterator[Cluster]:
     _needed()
     with machines.network(letter) as hosts:
         head, *workers = hosts
+        cluster = Cluster(hosts, head.home / "storage")
+        cluster.storage.mkdir()
         head.run("ray", "get-auth-token", "--generate", RAY_AUTH_MODE="disabled")
         view = (f"--include-dashboard={str(dashboard).lower()}", "--dashboard-host=0.0.0.0")
-        _started([_ray(head, "--head", "--num-cpus=0", "--port=6379", *view)])
-        _started([_ray(host, f"--address={head.address}:6379", "--num-cpus=2") for host in workers])
-        storage = head.home / "storage"
-        storage.mkdir()
-        yield Cluster(hosts, storage)
+        _started(cluster, [_ray(head, "--head", "--num-cpus=0", "--port=6379", *view)])
+        _started(cluster, [_ray(host, f"--address={head.address}:6379", "--num-cpus=2") for host in workers])
+        cluster.wait_until_whole(dashboard)
+        yield cluster
 
 
 def _needed() -> None:
@@ -138,7 +181,7 @@ def _ray(host: Host, *arguments: str) -> subprocess.Popen[str]:
     return host.start("ray", "start", f"--node-ip-address={host.address}", OBJECT_STORE, *arguments)
 
 
-def _started(processes: list[subprocess.Popen[str]]) -> None:
+def _started(cluster: Cluster, processes: list[subprocess.Popen[str]]) -> None:
     for process in processes:
-        said, _ = process.communicate(timeout=180)
-        assert process.returncode == 0, said
+        said, _ = output_of(process, "ray start", cluster.logs)
+        assert process.returncode == 0, f"ray start ended with {process.returncode}:\n{said}{cluster.logs()}"

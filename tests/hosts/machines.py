@@ -14,11 +14,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from tests.support.waiting import last_lines, output_of, wait_for
 
 PREFIX = f"st{os.getpid()}"
 MOUNT_POINT = Path("/tmp/ray")  # where `ray` looks for the Ray of its host
@@ -58,22 +58,32 @@ class Host:
         """As every process on this host sees it."""
         return os.stat(f"/run/netns/{self.namespace}").st_ino
 
-    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
-        """A process on this host. Its group is its own."""
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-ec", ENTER, "sh", f"host-{self.name}",
-             str(self.home / self.name), *command],
-            env={**self.environment(), **environment}, cwd=self.home, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+    @property
+    def ray(self) -> Path:
+        """What the processes of this host see as /tmp/ray."""
+        return self.home / self.name
 
-    def run(self, *command: str, timeout: float = 60, **environment: str) -> str:
-        """A process on this host, to its end. Raises CalledProcessError with what it said."""
+    def start(self, *command: str, log: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+        """A process on this host, in a group of its own; it writes to its stdout, or to `log` if there is one."""
+        with log.open("w") if log else contextlib.nullcontext(subprocess.PIPE) as output:
+            return subprocess.Popen(
+                ["ip", "netns", "exec", self.namespace, "unshare", "--uts", "sh", "-ec", ENTER, "sh",
+                 f"host-{self.name}", str(self.ray), *command],
+                env={**self.environment(), **environment}, cwd=self.home, text=True, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+
+    def run(self, *command: str, **environment: str) -> str:
+        """What a process on this host said until its end. Raises AssertionError if that was no good one."""
         process = self.start(*command, **environment)
-        said, _ = process.communicate(timeout=timeout)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, shlex.join(command), said)
+        said, _ = output_of(process, shlex.join(command), self.told)
+        assert process.returncode == 0, f"{shlex.join(command)} ended with {process.returncode}:\n{said}{self.told()}"
         return said
+
+    def told(self) -> str:
+        """How many processes there are, and the last lines that Ray's own have written."""
+        logs = [path for kind in ("err", "log", "out") for path in self.ray.glob(f"session_2*/logs/*.{kind}")]
+        return f"host {self.name} has {len(self.pids())} processes\n{last_lines(logs)}"
 
     def environment(self) -> dict[str, str]:
         """The token lies in the home directory; nothing of the tester's own Ray or network settings gets in."""
@@ -87,9 +97,10 @@ class Host:
             "RAY_AUTH_MODE": "token",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
-            "RAY_raylet_start_wait_time_s": "150",
-            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "150",  # its nine processes share the cores, too
-            "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "120",
+            "RAY_raylet_start_wait_time_s": "400",  # a slow machine starts slowly, and is no broken one
+            "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "400",  # its nine processes share the cores, too
+            "RAY_DASHBOARD_SUBPROCESS_MODULE_WAIT_READY_TIMEOUT": "400",
+            "RAY_worker_register_timeout_seconds": "400",
             "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # nothing drains these hosts, and it costs their cores
         }
 
@@ -149,7 +160,7 @@ def outsider(hosts: list[Host]) -> Host:
 
 
 def _wire(host: Host) -> None:
-    (host.home / host.name).mkdir(parents=True)
+    host.ray.mkdir(parents=True)
     inside = ("-n", host.namespace)
     ip("netns", "add", host.namespace)
     ip(*inside, "link", "add", "eth0", "type", "veth", "peer", "name", host.port, "netns", host.bridge)
@@ -163,12 +174,15 @@ def _wire(host: Host) -> None:
 def remove(prefix: str) -> None:
     """Ends what runs in the namespaces of a test process, and takes them away; their cables go with them."""
     names = [line.split()[0] for line in ip("netns", "list").splitlines() if line.startswith(f"{prefix}-")]
-    deadline = time.monotonic() + 10
-    while (left := [int(p) for n in names for p in ip("netns", "pids", n).split()]) and time.monotonic() < deadline:
+
+    def ended() -> bool:
+        left = [int(pid) for name in names for pid in ip("netns", "pids", name).split()]
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+        return not left
+
+    wait_for(ended, f"the end of all processes in {names}")
     for name in names:
         ip("netns", "delete", name)
 
@@ -180,12 +194,3 @@ def remove_stale() -> None:
         ours = re.fullmatch(r"st(\d+)[a-z]", prefix)
         if ours and not Path(f"/proc/{ours[1]}").exists():
             remove(prefix)
-
-
-def wait_for(there: Callable[[], Any], seconds: float = 90) -> Any:
-    """What is there, once it is."""
-    deadline = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return found

@@ -18,13 +18,14 @@ from seatrial.events.wires import HostSample
 from seatrial.record import verify
 from tests.hosts.conftest import Cluster, Run
 from tests.hosts.machines import Host
+from tests.support.trials import PATIENT
 
 pytestmark = pytest.mark.hosts
 
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
 INTERNODE, PATHS = "transport.internode", ("tcp", "efa")
 STEPS, SLOW_FROM, RATE_MBIT = 16, 6, 10
-SHORT = {"start": 120, "step": 6}
+SHORT = {**PATIENT, "step": 6}
 # In the interpreter of every training process: the second one on host two never comes to the update of its fifth step.
 HANG = """
 import os, socket, sys, threading, time
@@ -78,7 +79,7 @@ def slowed(cluster: Cluster) -> Iterator[Run]:
         run.at_step(SLOW_FROM)
         with cluster.hosts[2].slowed(f"{RATE_MBIT}mbit"):
             run.at_step(STEPS)
-        code, said = run.end(120)
+        code, said = run.end()
         assert code == EXIT_OK, said
         yield run
 
@@ -120,8 +121,12 @@ def test_connections_of_ranks_lead_to_the_other_host(slowed: Run, cluster: Clust
 
 
 def test_a_slow_host_shows_in_step_times_and_counters(slowed: Run, cluster: Cluster) -> None:
+    """A step takes the time that the cable needs for its bytes, however fast the machine is, and its bytes are counted."""
     times = [e.duration_s for e in stream(slowed.layout, "rank-0").all(Step)]
-    assert statistics.median(times[SLOW_FROM + 1 :]) > 2 * statistics.median(times[1 : SLOW_FROM - 1])
+    rows = slowed.record["evidence"]["transport"]["transport.bytes"]["value"]["by_interface"]
+    (row,) = (r for r in rows if r["interface"] == "eth0" and r["host"].endswith(f"/net:{cluster.hosts[2].inode}"))
+    of_a_step = int(row["at_least_bytes"]) / row["steps"]
+    assert statistics.median(times[SLOW_FROM + 1 :]) > of_a_step * 8 / (RATE_MBIT * 1e6)
     series = slowed.record["evidence"]["performance"]["performance.step_time"]["value"]["series"]
     assert series[-1][1] == pytest.approx(times[-1], rel=0.3)
     sent = [
@@ -132,9 +137,11 @@ def test_a_slow_host_shows_in_step_times_and_counters(slowed: Run, cluster: Clus
         )
         for event, utc in by_address(slowed.layout)[cluster.hosts[2].address].dated(HostSample)
     ]
-    inside = [(time, count) for time, step, count in sent if SLOW_FROM + 1 < step < STEPS]
-    (began, before), (ended, after) = inside[0], inside[-1]
-    assert 0.3 < (after - before) * 8 / (ended - began) / (RATE_MBIT * 1e6) < 1.1
+    inside = [each for each in sent if SLOW_FROM + 1 < each[1] < STEPS]
+    (began, first, before), (ended, last, after) = inside[0], inside[-1]
+    assert last > first + 1
+    assert after - before > (last - first - 1) * of_a_step  # a sample may lie anywhere in its step
+    assert (after - before) * 8 / (ended - began) < 1.1 * RATE_MBIT * 1e6
     assert all(earlier[2] <= later[2] for earlier, later in itertools.pairwise(sent))
 
 
@@ -142,7 +149,7 @@ def test_a_slow_host_shows_in_step_times_and_counters(slowed: Run, cluster: Clus
 def test_an_interface_that_is_not_there_is_the_cause(cluster: Cluster) -> None:
     wrong = {"runtimeEnv": {"env_vars": {"GLOO_SOCKET_IFNAME": "wrong0"}}, "scaling": {"num_workers": 1}}
     with cluster.driver(wrong) as run:
-        code, said = run.end(120)
+        code, said = run.end()
     assert code == EXIT_ENDED_EARLY, said
     cause = run.record["ended_early"]
     assert 'GLOO_SOCKET_IFNAME says "wrong0", which is no interface of this host; host-' in cause
@@ -155,7 +162,7 @@ def test_a_rank_that_hangs_on_another_host(cluster: Cluster, tmp_path: Path) -> 
     environment = {"runtimeEnv": {"env_vars": {"PYTHONPATH": str(tmp_path)}}}
     with cluster.driver(environment, steps=1000, timeout=SHORT) as run:
         run.at_step(4)
-        code, said = run.end(60)
+        code, said = run.end()
     assert code == EXIT_ENDED_EARLY, said
     hung = cause_of_one_rank(run)
     stacks = [(run.layout.logs / f"stack-rank-{rank}.txt").read_text() for rank in range(4)]
@@ -175,20 +182,20 @@ def cause_of_one_rank(run: Run) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step", "seconds", "cause"),
+    ("timeout", "cause"),
     [
-        pytest.param(6, 60, "no progress after step ", id="the limit comes first"),
+        pytest.param(SHORT, "no progress after step ", id="the limit comes first"),
         # Ray gives a host up after about a minute, and Ray Train its ranks.
-        pytest.param(300, 200, "ended without a word", id="Ray comes first"),
+        pytest.param(PATIENT, "ended without a word", id="Ray comes first"),
     ],
 )
-def test_a_cable_that_is_cut(cluster: Cluster, step: int, seconds: int, cause: str) -> None:
+def test_a_cable_that_is_cut(cluster: Cluster, timeout: dict[str, int], cause: str) -> None:
     two = cluster.hosts[2]
-    with cluster.driver(steps=1000, timeout={"start": 120, "step": step}) as run:
+    with cluster.driver(steps=1000, timeout=timeout) as run:
         run.at_step(4)
         two.cut()
         try:
-            code, said = run.end(seconds)
+            code, said = run.end()
             assert code == EXIT_ENDED_EARLY, said
             assert cause in run.record["ended_early"]
             assert f"host-two (rank {ranks_on(run, two)}) does not answer" in run.record["ended_early"]

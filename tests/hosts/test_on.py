@@ -17,12 +17,12 @@ import pytest
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_NOT_ESTABLISHED, EXIT_OK
 from seatrial.probe.processes import PROC
 from tests.hosts.conftest import Cluster
-from tests.hosts.machines import Host, wait_for
-from tests.support.trials import quick
+from tests.hosts.machines import Host
+from tests.support.trials import PATIENT, quick
+from tests.support.waiting import last_lines, output_of, wait_for
 
 pytestmark = pytest.mark.hosts
 
-PATIENT = {"start": 400, "step": 300}  # nothing here is about limits
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
 
 
@@ -49,7 +49,7 @@ class Laptop:
             "claims": [{"claim": claim} for claim in CLAIMS],
         }
         path = self.host.home / f"{name}.yaml"
-        path.write_text(json.dumps(quick(sections, timeout=PATIENT, **workload).resolved()))
+        path.write_text(json.dumps(quick(sections, **workload).resolved()))
         return path
 
     def seatrial(self, *words: str, mounted: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -57,7 +57,7 @@ class Laptop:
         hide = "" if mounted else f"mount -t tmpfs none {shlex.quote(str(self.cluster.storage))}; "
         given = {"no_proxy": "*", "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": self.token, **environment}
         process = self.host.start("sh", "-c", f"{hide}exec seatrial {shlex.join(words)}", **given)
-        said, _ = process.communicate(timeout=600)
+        said, _ = output_of(process, shlex.join(("seatrial", *words)), self.cluster.told)
         return subprocess.CompletedProcess(words, process.returncode, said)
 
     def submit(self, name: str, **workload: Any) -> str:
@@ -69,9 +69,14 @@ class Laptop:
 
     def stepping(self, name: str) -> Path:
         """The directory of a run whose ranks have made a step."""
-        root: Path = wait_for(lambda: next((self.cluster.storage / name).glob("2*"), None), 240)
+        runs, told = self.cluster.storage / name, self.cluster.told
+        root: Path = wait_for(lambda: next(runs.glob("2*"), None), f"a run directory of {name}", told)
         ranks = [root / f"events/a1/rank-{rank}.jsonl" for rank in (0, 1)]
-        wait_for(lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks), 240)
+        wait_for(
+            lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks),
+            f"a step of each rank of {name}",
+            lambda: last_lines(root.glob("events/**/*.jsonl"), 1) + told(),
+        )
         return root
 
 
@@ -210,6 +215,10 @@ def test_a_driver_that_is_killed_is_delivered_by_its_guard(laptop: Laptop) -> No
         if b"seatrial.driver\0--trial" in (PROC / str(pid) / "cmdline").read_bytes()
     )  # fmt: skip
     os.kill(driver, signal.SIGKILL)
-    collected = wait_for(lambda: (done := laptop.seatrial("collect", run)).returncode != EXIT_INPUT and done, 240)
+    collected = wait_for(
+        lambda: (done := laptop.seatrial("collect", run)).returncode != EXIT_INPUT and done,
+        "a record to collect",
+        laptop.cluster.told,
+    )
     assert collected.returncode == EXIT_ENDED_EARLY, collected.stdout
     assert "execution.completed" in collected.stdout

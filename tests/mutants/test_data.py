@@ -154,13 +154,13 @@ def verdict(record: dict[str, Any], claim: str) -> dict[str, Any]:
     return next(v for v in record["verdicts"] if v["claim"] == claim)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_clean_run_of_chat_keeps_every_claim(chat: dict[str, Any], tmp_path: Path) -> None:
     root, record = run(chat, tmp_path)
     assert [v["verdict"] for v in record["verdicts"]] == ["supported"] * 3, record["verdicts"]
     isolation = record["evidence"]["learning"]["learning.isolation"]["value"]
     assert isolation["leak"] <= 1e-6 < 1e-3 < isolation["effect"]
     ranks = [list(read(root / "events" / "a1" / f"rank-{r}.jsonl", f"rank-{r}", root.name).all(Step)) for r in (0, 1)]
+    assert ranks[0]
     for one, other in zip(*ranks, strict=True):
         assert one.divisor == other.divisor == one.counted + other.counted  # type: ignore[operator]
         assert one.divisor < one.tokens + other.tokens  # type: ignore[operator]

@@ -205,6 +205,7 @@ def test_evidence_that_is_lost_makes_no_verdict_better(lie: str) -> None:
     whole = verdicts(LIES[lie][0])
     for kind in ("driver", "ranks", "probes"):
         streams = (run.driver,) if kind == "driver" else getattr(run, kind)
+        assert streams
         for at, stream in enumerate(streams):
             for length in range(0, len(stream.events), 5):
                 cut = replace(stream, events=stream.events[:length], times=stream.times[:length], ended="torn")

@@ -113,6 +113,7 @@ def test_what_goes_missing_never_helps() -> None:
         assert judge([TCP], observe(clean))[0].verdict == whole
         for role in ("ranks", "probes"):
             streams = getattr(clean, role)
+            assert streams
             for at, stream in enumerate(streams):
                 for length in range(len(stream.events)):
                     cut = replace(stream, events=stream.events[:length], times=stream.times[:length], ended="open")

@@ -16,6 +16,7 @@ pytest.importorskip("ray")
 pytest.importorskip("torch")
 
 from seatrial.record import latest, read_record, verify
+from tests.support.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -38,7 +39,7 @@ def seatrial_run(name: str, folder: Path, *changes: tuple[str, str, str]) -> tup
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-m", "seatrial.cli.main", "run"]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=400, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     (root,) = (folder / "runs").glob("2*")
     assert verify(latest(root)).problems == [], done.stdout + done.stderr

@@ -30,7 +30,7 @@ def local(**workload: Any) -> dict[str, Any]:
 
 def test_the_built_in_trial_is_supported(tmp_path: Path) -> None:
     command = Command(tmp_path, local())
-    code, out, err = command.end(timeout=600)
+    code, out, err = command.end()
     assert code == 0, (out, err)
     assert set(verdicts(command.record()).values()) == {"supported"}
     memory = command.record()["evidence"]["performance"]["performance.peak_memory"]["value"]
@@ -39,7 +39,7 @@ def test_the_built_in_trial_is_supported(tmp_path: Path) -> None:
 
 def test_the_built_in_trial_on_random_tokens(tmp_path: Path) -> None:
     command = Command(tmp_path, local(data={"synthetic": "random-tokens"}, steps=40))
-    code, out, err = command.end(timeout=600)
+    code, out, err = command.end()
     assert code == 3, (out, err)
     assert verdicts(command.record())["learning.heldout.bits_per_byte"] == "not-established"
 
@@ -47,7 +47,7 @@ def test_the_built_in_trial_on_random_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize("plant", [plants.frozen_blocks, plants.shuffled_labels])
 def test_a_dead_transformer_does_not_pass_the_built_in_claim(plant: Any, tmp_path: Path) -> None:
     asked = Trial.model_validate_json(json.dumps(local()))
-    record = seal_run(gloo.run(asked, tmp_path, plant, timeout=600))[1]
+    record = seal_run(gloo.run(asked, tmp_path, plant))[1]
     seen = next(v for v in record["verdicts"] if v["claim"] == "learning.heldout.bits_per_byte")
     assert seen["verdict"] != "supported", seen
     # Whether or not the checkpoint could be scored again, the score itself must not be one that passes.
@@ -57,7 +57,7 @@ def test_a_dead_transformer_does_not_pass_the_built_in_claim(plant: Any, tmp_pat
 
 def test_packages_added_at_submission(tmp_path: Path) -> None:
     command = Command(tmp_path, trial({"runtimeEnv": {"pip": ["roman==5.0"]}}))
-    code, out, err = command.end(timeout=600)
+    code, out, err = command.end()
     assert code == 0, (out, err)
     delta = command.record()["evidence"]["environment"]["environment.runtime_env"]["value"]
     assert delta["same_everywhere"] is True

@@ -11,13 +11,11 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,9 @@ from seatrial.errors import EXIT_ENDED_EARLY
 from seatrial.probe.processes import of_run
 from seatrial.record import verify
 from seatrial.render import render
+from tests.support.gloo import free_port
 from tests.support.trials import quick
+from tests.support.waiting import LIMIT_S, last_lines, output_of, wait_for
 
 pytestmark = pytest.mark.ray
 
@@ -58,6 +58,11 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         return environment(self.mount, self.job)
 
+    def told(self) -> str:
+        """The last lines of Ray's own logs, and the last event of each process of each run."""
+        logs = [path for kind in ("err", "log", "out") for path in self.session.glob(f"session_2*/logs/*.{kind}")]
+        return f"{last_lines(logs)}\n{last_lines(self.storage.glob('runs/2*/events/**/*.jsonl'), 1)}"
+
 
 def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
     (container,) = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"]
@@ -73,12 +78,6 @@ def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # how long a driver waits for a Ray that is gone; 60 by default
     }
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def manifests(storage: Path, steps: int = 12) -> list[dict[str, Any]]:
@@ -148,25 +147,27 @@ def head() -> Iterator[Cluster]:
         "ray", "start", "--head", "--block", f"--port={port}", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={session}",
         f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}", "--object-store-memory=100000000",
     ]  # fmt: skip
-    process = subprocess.Popen(
-        command,
-        env=environment(mount, job),
-        cwd=home,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    log = home / "ray-start.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command,
+            env=environment(mount, job),
+            cwd=home,
+            text=True,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    cluster = Cluster(process, session, mount, storage, job)
+
+    def started() -> bool:
+        assert process.poll() is None, log.read_text()
+        return "Ray runtime started" in log.read_text()
+
     try:
-        assert process.stdout is not None
-        said = []
-        for line in process.stdout:
-            said.append(line)
-            if "Ray runtime started" in line:
-                break
-        assert process.poll() is None, "".join(said)
+        wait_for(started, "a Ray that runs", lambda: log.read_text() + cluster.told())
         job["address"] = f"127.0.0.1:{port}"
-        yield Cluster(process, session, mount, storage, job)
+        yield cluster
     finally:
         process.kill()
         process.wait()
@@ -207,7 +208,7 @@ def entrypoint(cluster: Cluster, trial: str = "trial.json") -> Iterator[subproce
 def run(cluster: Cluster) -> tuple[subprocess.CompletedProcess[str], Path]:
     """The entrypoint, run as Ray's job supervisor runs it; the run directory."""
     with entrypoint(cluster) as process:
-        said, complained = process.communicate(timeout=180)
+        said, complained = output_of(process, "the entrypoint", cluster.told)
     done = subprocess.CompletedProcess(process.args, process.returncode, said, complained)
     assert done.returncode == 0, done.stderr
     return done, next((cluster.storage / "runs").glob("2*"))
@@ -215,18 +216,15 @@ def run(cluster: Cluster) -> tuple[subprocess.CompletedProcess[str], Path]:
 
 def stepping(cluster: Cluster, beside: set[Path]) -> Path:
     """The directory of the run that is new, once each of its ranks has made a step."""
-    root: Path = wait_for(lambda: set((cluster.storage / "runs").glob("2*")) - beside).pop()
+    runs = cluster.storage / "runs"
+    root: Path = wait_for(lambda: set(runs.glob("2*")) - beside, "a run directory", cluster.told).pop()
     ranks = [root / f"events/a1/rank-{rank}.jsonl" for rank in (0, 1)]
-    wait_for(lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks))
+    wait_for(
+        lambda: all(rank.is_file() and '"event":"step"' in rank.read_text() for rank in ranks),
+        "a step of each rank",
+        cluster.told,
+    )
     return root
-
-
-def wait_for(there: Callable[[], Any], seconds: float = 120) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := there()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
-    return found
 
 
 def record(root: Path) -> dict[str, Any]:
@@ -267,7 +265,12 @@ def test_ray_is_left_as_it_was(run: Any, cluster: Cluster) -> None:
         f"import ray; ray.init('{cluster.job['address']}', log_to_driver=False); print(ray.cluster_resources()['CPU'])"
     )
     alive = subprocess.run(
-        [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
     )
     assert alive.stdout.strip() == "2.0", alive.stderr
     assert "leftover" not in (root / "events/driver.jsonl").read_text()
@@ -293,7 +296,12 @@ def test_every_module_that_trains_imports_from_its_part(cluster: Cluster) -> Non
         "print(*places)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], env=cluster.environment, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
     )
     assert done.stdout.strip() == str(cluster.mount), done.stderr
 
@@ -304,8 +312,9 @@ def test_a_driver_that_is_asked_to_stop_seals_before_ray_goes(run: Any, cluster:
     with entrypoint(cluster, ENDLESS) as process:
         root = stepping(cluster, before)
         command = [sys.executable, "-m", "seatrial.driver.stop"]  # what the head's preStop does
-        subprocess.run(command, env=cluster.environment, cwd=cluster.mount, check=True, timeout=60)
-        assert process.wait(timeout=1) == EXIT_ENDED_EARLY
+        subprocess.run(command, env=cluster.environment, cwd=cluster.mount, check=True, timeout=LIMIT_S)
+        assert (root / "record.sha256").is_file()  # before anything else goes on
+        assert process.wait(LIMIT_S) == EXIT_ENDED_EARLY
     found = record(root)
     assert "stopped on request" in found["ended_early"]
     assert any(file["path"].startswith("logs/ray/") for file in found["artifacts"])  # Ray was there to be asked
@@ -318,11 +327,12 @@ def test_a_run_whose_ray_dies_is_sealed_all_the_same(asked: bool) -> None:
         root = stepping(own, set())
         if asked:
             process.send_signal(signal.SIGTERM)
-            time.sleep(0.3)
+            events = root / "events/driver.jsonl"
+            wait_for(lambda: '"status":"interrupted"' in events.read_text(), "a driver that stops", own.told)
         for each in of_run(root, str(own.session)):
             if "ray::" not in each.command and "seatrial" not in each.command:
                 os.kill(each.pid, signal.SIGKILL)
-        wait_for((root / "record.sha256").is_file)
+        wait_for((root / "record.sha256").is_file, "a sealed record", own.told)
         found = record(root)
         assert found["ended_early"]
         verdicts = {v["claim"]: v["verdict"] for v in found["verdicts"]}

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ pytest.importorskip("torch")
 
 from seatrial.canon import parse
 from seatrial.probe.processes import of_run
-from tests.support.trials import TINY, quick
+from tests.support.trials import PATIENT, TINY, quick
+from tests.support.waiting import LIMIT_S, last_lines, output_of, wait_for
 
 pytestmark = pytest.mark.ray
 
@@ -43,19 +43,24 @@ class Command:
     def run_dir(self) -> Path | None:
         return next(iter(sorted(p for p in self.runs.glob("2*"))), None)
 
-    def until(self, condition: Callable[[Path], Any], timeout: float = 90) -> Any:
+    def until(self, condition: Callable[[Path], Any], what: str) -> Any:
         """Waits for something in the run directory; returns it."""
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, self.process.communicate()
-            if (root := self.run_dir()) and (found := condition(root)):
-                return found
-            time.sleep(0.1)
-        raise AssertionError("it did not happen in time")
 
-    def end(self, timeout: float = 120) -> tuple[int, str, str]:
-        out, err = self.process.communicate(timeout=timeout)
+        def there() -> Any:
+            assert self.process.poll() is None, self.process.communicate()
+            return (root := self.run_dir()) and condition(root)
+
+        return wait_for(there, what, self.told)
+
+    def end(self) -> tuple[int, str, str]:
+        """Exit code, stdout, stderr."""
+        out, err = output_of(self.process, "seatrial run", self.told)
         return self.process.returncode, out, err
+
+    def told(self) -> str:
+        """The last events of each process, and the end of each log."""
+        events, logs = self.runs.glob("2*/events/**/*.jsonl"), self.runs.glob("2*/logs/**/*")
+        return f"{last_lines(events, 2)}\n{last_lines(logs)}"
 
     def record(self) -> dict[str, Any]:
         root = self.run_dir()
@@ -98,7 +103,9 @@ def verdicts(record: dict[str, Any]) -> dict[str, str]:
 
 def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "seatrial.cli.main", *arguments]
-    return subprocess.run(command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +191,7 @@ def test_no_secret_is_on_disk(clean: Any) -> None:
 
 def test_a_killed_worker(tmp_path: Path) -> None:
     command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}))
-    os.kill(command.until(rank_at_step(1, 5)), signal.SIGKILL)
+    os.kill(command.until(rank_at_step(1, 5), "step 5 of rank 1"), signal.SIGKILL)
     code, out, err = command.end()
     record = command.record()
     assert code == 4, (out, err)
@@ -199,8 +206,8 @@ def test_a_killed_worker(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_worker_that_hangs(tmp_path: Path) -> None:
-    command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}, timeout={"start": 90.0, "step": 4.0}))
-    os.kill(command.until(rank_at_step(1, 5)), signal.SIGSTOP)
+    command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}, timeout={**PATIENT, "step": 4}))
+    os.kill(command.until(rank_at_step(1, 5), "step 5 of rank 1"), signal.SIGSTOP)
     code, out, err = command.end()
     record = command.record()
     assert code == 4, (out, err)
@@ -213,7 +220,10 @@ def test_a_worker_that_hangs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("asked", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_seals(asked: signal.Signals, tmp_path: Path) -> None:
     command = Command(tmp_path, trial(steps=400, checkpoint={"every": 200}))
-    command.until(rank_at_step(0, 5) if asked == signal.SIGINT else lambda root: list(root.glob("events/a1/probe-*")))
+    if asked == signal.SIGINT:
+        command.until(rank_at_step(0, 5), "step 5 of rank 0")
+    else:
+        command.until(lambda root: list(root.glob("events/a1/probe-*")), "a probe")
     command.process.send_signal(asked)
     code, out, err = command.end()
     assert code == 4, (out, err)
@@ -224,8 +234,8 @@ def test_ctrl_c_seals(asked: signal.Signals, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_driver_that_is_killed_is_sealed_by_the_command(tmp_path: Path) -> None:
     command = Command(tmp_path, trial())
-    pid = command.until(lambda root: next((e["pid"] for e in lines(root / "events/driver.jsonl")), 0))
-    command.until(lambda root: list((root / "events/a1").glob("probe-*.jsonl")))
+    pid = command.until(lambda root: next((e["pid"] for e in lines(root / "events/driver.jsonl")), 0), "the driver")
+    command.until(lambda root: list((root / "events/a1").glob("probe-*.jsonl")), "a probe")
     os.kill(pid, signal.SIGKILL)
     code, out, err = command.end()
     record = command.record()

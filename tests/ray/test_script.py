@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 
 from seatrial.probe.processes import of_run
 from seatrial.record import latest, read_record, verify
+from tests.support.waiting import LIMIT_S
 
 pytestmark = pytest.mark.ray
 
@@ -94,7 +95,7 @@ def seatrial_run(
     (folder / "trial.yaml").write_text(yaml.safe_dump(trial))
     command = [sys.executable, "-m", "seatrial.cli.main", "run"]
     done = subprocess.run(
-        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     (root,) = (folder / "runs").glob("2*")
     assert verify(latest(root)).problems == []

@@ -16,6 +16,7 @@ from seatrial.driver.prepare import freeze, new_run
 from seatrial.events import Layout
 from seatrial.events.schema import PhaseEnded, PhaseStarted
 from seatrial.trial import Trial
+from tests.support.waiting import LIMIT_S
 
 Plant = Callable[[], None]
 _PRELOAD = [
@@ -27,20 +28,20 @@ _PRELOAD = [
 ]
 
 
-def run(trial: Trial, storage: Path, plant: Plant | None = None, timeout: float = 120) -> Layout:
+def run(trial: Trial, storage: Path, plant: Plant | None = None) -> Layout:
     """Trains and reloads; leaves a run directory that is ready to be judged. `plant` is called in every training rank."""
     layout = new_run(trial, storage)
     with freeze(trial, layout) as events:
         for phase, role in (("train", "rank"), ("reload", "reload")):
             events.write(PhaseStarted(phase=phase, attempt=1))
-            problem = group(trial, layout, role, plant if phase == "train" else None, timeout)
+            problem = group(trial, layout, role, plant if phase == "train" else None)
             events.write(PhaseEnded(phase=phase, attempt=1, status="failed" if problem else "finished", cause=problem))
             if problem:
                 break
     return layout
 
 
-def group(trial: Trial, layout: Layout, role: str, plant: Plant | None, timeout: float) -> str:
+def group(trial: Trial, layout: Layout, role: str, plant: Plant | None) -> str:
     """One process group of `num_workers` new processes. Returns what went wrong, or nothing."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
@@ -51,7 +52,7 @@ def group(trial: Trial, layout: Layout, role: str, plant: Plant | None, timeout:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout)
+        process.join(LIMIT_S)
     codes = [process.exitcode for process in processes]
     for process in processes:
         if process.is_alive():
@@ -69,7 +70,7 @@ def _member(root: Path, role: str, rank: int, world: int, port: int, plant: Plan
 
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo", HF_HUB_OFFLINE="1")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=60))
+    dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=LIMIT_S))
     if plant:
         plant()
     device = torch.device("cpu")

@@ -14,6 +14,7 @@ from seatrial.canon import canonical
 from seatrial.events import Layout, Stream, read
 from seatrial.probe.processes import RUN_VARIABLE
 from tests.support.gloo import free_port
+from tests.support.waiting import LIMIT_S
 
 Loop = Callable[..., Any]
 _PRELOAD = ["torch", "torch.distributed.fsdp", "seatrial.train.observe.observation"]
@@ -28,9 +29,7 @@ def run_directory(storage: Path) -> Layout:
     return layout
 
 
-def ranks(
-    loop: Loop, layout: Layout | None, folder: Path, world: int = 2, timeout: float = 100, **told: Any
-) -> list[str]:
+def ranks(loop: Loop, layout: Layout | None, folder: Path, world: int = 2, **told: Any) -> list[str]:
     """Runs `loop(rank, folder, **told)` in every rank; inside a trial if there is a layout. Returns what each failed with."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOAD)
@@ -43,7 +42,7 @@ def ranks(
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout)
+        process.join(LIMIT_S)
     for process in processes:
         if process.is_alive():
             process.kill()
@@ -62,7 +61,7 @@ def _member(loop: Loop, rank: int, world: int, port: int, root: str, folder: Pat
     )  # fmt: skip
     torch.set_num_threads(1)
     if told.pop("group", True):
-        dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=60))
+        dist.init_process_group("gloo", rank=rank, world_size=world, timeout=timedelta(seconds=LIMIT_S))
     try:
         loop(rank, folder, **told)
     except BaseException:

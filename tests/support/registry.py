@@ -22,6 +22,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from tests.support.waiting import LIMIT_S, wait_for
+
 PROGRAM = "docker-registry"
 OCI = "application/vnd.oci.image"
 DOCKER = "application/vnd.docker.distribution"
@@ -92,7 +94,7 @@ class Registry:
         request = urllib.request.Request(
             f"http://{self.host}{target}", body, {k: v for k, v in headers.items() if v}, method=method
         )
-        with DIRECT.open(request, timeout=20) as answer:
+        with DIRECT.open(request, timeout=LIMIT_S) as answer:
             return str(answer.headers.get("Location", ""))
 
 
@@ -127,17 +129,17 @@ def running(folder: Path, *, address: str = "127.0.0.1", http: str = "", auth: s
         yield Registry(f"{address}:{_port(log, process)}")
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(LIMIT_S)
 
 
 def _port(log: Path, process: subprocess.Popen[bytes]) -> str:
-    for _ in range(400):
-        if found := re.search(r"listening on [\d.]+:(\d+)", log.read_text()):
-            return found[1]
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise AssertionError(f"the registry did not start: {log.read_text()}")
+    """Where the registry listens, once it has logged that."""
+
+    def listens() -> re.Match[str] | None:
+        assert process.poll() is None, f"the registry ended with {process.poll()}:\n{log.read_text()}"
+        return re.search(r"listening on [\d.]+:(\d+)", log.read_text())
+
+    return str(wait_for(listens, "a registry that listens", log.read_text)[1])
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ def proxy(upstream: Registry, change: Callable[[Answer], Answer]) -> Iterator[st
     def respond(handler: BaseHTTPRequestHandler) -> None:
         request = urllib.request.Request(f"http://{upstream.host}{handler.path}", headers=dict(handler.headers))
         try:
-            with DIRECT.open(request, timeout=20) as answer:
+            with DIRECT.open(request, timeout=LIMIT_S) as answer:
                 status, headers, body = answer.status, answer.headers, answer.read()
         except HTTPError as error:
             status, headers, body = error.code, error.headers, error.read()

@@ -35,6 +35,9 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 
 
+PATIENT = {"start": 400, "step": 300}  # seconds: a run that is not about limits ends by one only where it hangs
+
+
 def tiny(changes: dict[str, Any] | None = None, **workload: Any) -> Trial:
     """The tiny trial; `changes` replace top-level sections, keywords replace keys of the workload."""
     document = {**TINY, **(changes or {})}
@@ -43,8 +46,8 @@ def tiny(changes: dict[str, Any] | None = None, **workload: Any) -> Trial:
 
 
 def quick(changes: dict[str, Any] | None = None, **workload: Any) -> Trial:
-    """The tiny trial on a few files of the standard library: opening the whole corpus takes longer than the training."""
-    return tiny(changes, **{"data": small_corpus(), **workload})
+    """The tiny trial on a few files of the standard library, which open sooner than the whole corpus, and patient."""
+    return tiny(changes, **{"data": small_corpus(), "timeout": PATIENT, **workload})
 
 
 @cache

@@ -255,6 +255,7 @@ def test_a_placeholder_is_told_only_when_asked(tmp_path: Path) -> None:
 def test_sarif_junit_and_github(folder: Path) -> None:
     run = json.loads(seatrial(".", "--format", "sarif", cwd=folder).stdout)["runs"][0]
     results: list[dict[str, Any]] = run["results"]
+    assert results
     assert {result["ruleId"] for result in results} == {rule["id"] for rule in run["tool"]["driver"]["rules"]}
     for result in results:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]

@@ -77,6 +77,7 @@ def test_events_come_back_as_they_were_written(whole):
 def test_each_line_is_canonical_numbered_and_chained(whole):
     content, _ = whole
     lines = [json.loads(line) for line in content.splitlines()]
+    assert lines
     assert [line["seq"] for line in lines] == list(range(len(lines)))
     assert len({line["prev"] for line in lines}) == len(lines)
     assert all(list(line) == sorted(line) for line in lines)

@@ -143,7 +143,7 @@ def test_ray_trains_logs_tell_ranks_attempts_and_checkpoints(tmp_path: Path) -> 
     assert [a["workers"] for a in train_logs.attempts(tmp_path, "02")] == [2, 4]
     newest = train_logs.checkpoint(tmp_path, "02") or {}
     assert (newest["path"], newest["there"]) == (str(tmp_path), True)
-    assert 10 <= newest["age_s"] < 60
+    assert 10 <= newest["age_s"] <= 10.1 + (time.time_ns() - now) / 1e9  # it is rounded to a tenth
     assert train_logs.checkpoint(tmp_path, "04") is None
 
 

@@ -51,9 +51,13 @@ def test_facts_copies_and_digests(tmp_path):
 
 
 def test_nothing_secret_is_kept(tmp_path):
-    written(Job(extra={0: ("NCCL_FOO set by environment to hunter2-hunter2.", "HF_TOKEN=hf_abcdefghijklmnopqrstuvwx")}))
+    files = written(
+        Job(extra={0: ("NCCL_FOO set by environment to hunter2-hunter2.", "HF_TOKEN=hf_abcdefghijklmnopqrstuvwx")})
+    )
     redactor = Redactor({"MY_TOKEN": "hunter2-hunter2"})
-    for event in collect.collect("run", 1, tmp_path / "kept", "kept", redactor):
+    events = list(collect.collect("run", 1, tmp_path / "kept", "kept", redactor))
+    assert [e.name for e in events] == sorted(files)
+    for event in events:
         text = gzip.decompress((tmp_path / event.kept).read_bytes())
         assert b"hunter2" not in text
         assert b"hf_abc" not in text

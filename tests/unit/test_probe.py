@@ -21,6 +21,7 @@ from seatrial.probe import host as probe
 from seatrial.probe import processes
 from seatrial.probe.processes import MEMBER_VARIABLE
 from seatrial.trial.workload import Timeout
+from tests.support.waiting import LIMIT_S, wait_for
 
 pytestmark = pytest.mark.unit
 
@@ -37,6 +38,25 @@ def writer(layout: Layout, name: str, role: str, rank: int | None = None) -> Wri
     return Writer(path, run=layout.root.name, attempt=1, role=role, rank=rank, claims="c", trial="t")
 
 
+def hears_the_driver(layout: Layout) -> None:
+    """Until the probe has surely read what the driver had written before: it does so after each of its samples."""
+    probe_file = layout.process(1, "probe-me")
+    before = len(samples(probe_file))
+    wait_for(lambda: len(samples(probe_file)) > before + 2, "three more samples")
+
+
+def samples(path: Path) -> list[str]:
+    return [line for line in path.read_text().splitlines() if '"event":"host_sample"' in line]
+
+
+def network_of(pid: int) -> int:
+    """The inode of a process's network namespace; 0 for one that has ended."""
+    try:
+        return os.stat(f"/proc/{pid}/ns/net").st_ino
+    except OSError:
+        return 0
+
+
 @pytest.fixture
 def watching(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> probe.HostProbe:
     monkeypatch.setattr(probe, "INTERVAL_S", 0.05)
@@ -47,10 +67,10 @@ def watching(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> probe.HostProbe
 def test_a_probe_closes_when_the_driver_has_written_that_the_run_is_over(layout, watching) -> None:
     events = writer(layout, "driver", "driver")
     events.write(PhaseEnded(phase="train", attempt=1, status="finished"))
-    time.sleep(0.3)
+    hears_the_driver(layout)
     assert watching._thread.is_alive()  # the reload follows
     events.write(PhaseEnded(phase="reload", attempt=1, status="failed"))
-    watching._thread.join(5)
+    watching._thread.join(LIMIT_S)
     stream = read(layout.process(1, "probe-me"), "probe-me", layout.root.name)
     assert stream.closed
     assert {e.layer for e in stream.all(Environment)} == {"hardware", "network", "base_packages", "libraries"}
@@ -59,11 +79,10 @@ def test_a_probe_closes_when_the_driver_has_written_that_the_run_is_over(layout,
 
 
 def test_a_probe_ends_what_a_rank_has_left_behind(layout, watching) -> None:
-    left = subprocess.Popen(["sleep", "60"], env={**os.environ, MEMBER_VARIABLE: str(layout.root)})
-    time.sleep(0.1)
+    left = subprocess.Popen(["sleep", "3600"], env={**os.environ, MEMBER_VARIABLE: str(layout.root)})
     ended = watching.stop()
-    assert left.wait(timeout=5) < 0
-    assert ended == [f"{left.pid} sleep 60"]
+    assert left.wait(LIMIT_S) < 0
+    assert ended == [f"{left.pid} sleep 3600"]
     stream = read(layout.process(1, "probe-me"), "probe-me", layout.root.name)
     assert [e.processes for e in stream.all(Leftover)] == [ended]
 
@@ -95,14 +114,14 @@ def test_a_stalled_run_makes_the_ranks_of_this_host_write_their_stacks(
         cwd=tmp_path,
     )
     try:
-        while not layout.process(1, "rank-0").is_file():
-            time.sleep(0.05)
+        wait_for(layout.process(1, "rank-0").is_file, "the rank's event file")
         stalled = Stalled(limit="workload.timeout.step", seconds=1, last_step=3, waiting_for=[0])
         writer(layout, "driver", "driver").write(stalled)
-        deadline = time.monotonic() + (5 if asked else 0.5)
-        while not stacks.stat().st_size and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert ("most recent call first" in stacks.read_text()) == asked
+        if asked:
+            wait_for(lambda: "most recent call first" in stacks.read_text(), "the rank's stacks")
+        else:
+            hears_the_driver(layout)
+            assert stacks.read_text() == ""
     finally:
         rank.kill()
         rank.wait()
@@ -130,10 +149,10 @@ def test_the_first_rank_of_a_host_says_more_and_is_no_further(layout) -> None:
 
 def test_processes_of_another_network_namespace_are_another_host_s(tmp_path: Path) -> None:
     environment = {**os.environ, MEMBER_VARIABLE: str(tmp_path)}
-    here = subprocess.Popen(["sleep", "60"], env=environment)
-    there = subprocess.Popen(["unshare", "--net", "sleep", "60"], env=environment)
+    here = subprocess.Popen(["sleep", "3600"], env=environment)
+    there = subprocess.Popen(["unshare", "--net", "sleep", "3600"], env=environment)
     try:
-        time.sleep(0.3)
+        wait_for(lambda: there.poll() is not None or network_of(there.pid) != network_of(os.getpid()), "a namespace")
         if there.poll() is not None:
             pytest.skip("this machine makes no network namespaces")
         found = [p.pid for p in processes.of_run(tmp_path, variable=MEMBER_VARIABLE)]

@@ -219,6 +219,7 @@ def test_every_registered_claim_takes_each_of_its_forms(name):
     assert entry.kind in KINDS
     assert entry.established_by in ("run", "drill", "comparison")
     values = {"equals": PATHS.get(name, ("",))[0], "over": "base", "max_lost_steps": 5, "task": "digits"}
+    assert entry.forms
     for form in entry.forms:
         parameters = {parameter: values.get(parameter, 0.5) for parameter in form}
         assert claim(claim=name, **parameters).resolved() == {"claim": name, **parameters}

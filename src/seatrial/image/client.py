@@ -14,7 +14,7 @@ import logging
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -52,7 +52,7 @@ class Reply:
 
 
 class Client:
-    """One repository of one registry."""
+    """One repository of one registry; its connections last as long as its `with` block."""
 
     def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: Timeout | None = None):
         self.reference, self.host = reference, reference.registry
@@ -64,7 +64,20 @@ class Client:
         self.asked, self.status = self.host, 0
         self.provider = _provider()
         self.credentials = credentials.find(self.host)
-        self.oras = self._connect()
+        self.oras: Any = None
+        self._open = ExitStack()
+
+    def __enter__(self) -> Client:
+        """Raises RegistryError (Unreachable, Denied) where the registry does not answer, or refuses."""
+        try:
+            self.oras = self._connect()
+        except BaseException:
+            self._open.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
 
     def get(self, kind: str, name: str, accept: str) -> Reply:
         """A manifest (by tag or digest) or a blob (by digest): `kind` is `manifests` or `blobs`.
@@ -113,6 +126,7 @@ class Client:
     def _registry(self, backend: str) -> Any:
         registry = self.provider.Registry(insecure=self.plain, auth_backend=backend)
         session = registry.session
+        self._open.callback(session.close)
         session.request = functools.partial(session.request, timeout=(self.timeout.connect, self.timeout.read))
         session.headers["User-Agent"] = f"seatrial/{seatrial.__version__}"
         session.auth = lambda request: request  # else requests replaces oras's header by a .netrc entry
@@ -123,7 +137,8 @@ class Client:
         return registry
 
     def _note(self, response: requests.Response, *_: object, **__: object) -> None:
-        """Keeps host and status of the last answer: oras drops them when it gives up."""
+        """Keeps host and status of the last answer: oras drops them when it gives up, and leaves the answer open."""
+        self._open.callback(response.close)
         self.asked, self.status = urlsplit(str(response.url)).netloc, response.status_code
 
     @contextmanager

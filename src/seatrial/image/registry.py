@@ -54,14 +54,14 @@ def resolve(
     a platform that does not exist, Altered for bytes without their digest, RegistryError if no usable answer comes.
     """
     check_platform(platform)
-    client = Client(reference, plain_http=plain_http, timeout=timeout)
-    top = _manifest(client, reference.asked)
-    if top.config:
-        config = _config(client, top)
-        platforms = ((config.platform, top.digest),)
-        found = Resolved(reference, top.digest, top.media_type, platforms, config.labels, config.platform)
-    else:
-        found = _labelled(client, Resolved(reference, top.digest, top.media_type, top.platforms), platform)
+    with Client(reference, plain_http=plain_http, timeout=timeout) as client:
+        top = _manifest(client, reference.asked)
+        if top.config:
+            config = _config(client, top)
+            platforms = ((config.platform, top.digest),)
+            found = Resolved(reference, top.digest, top.media_type, platforms, config.labels, config.platform)
+        else:
+            found = _labelled(client, Resolved(reference, top.digest, top.media_type, top.platforms), platform)
     if platform:
         found.of(platform)
     return found

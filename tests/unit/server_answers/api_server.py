@@ -90,7 +90,7 @@ def serve(world: World) -> Iterator[Server]:
             raw = content.encode() if isinstance(content, str) else json.dumps(content).encode()
             how = server.broken.get(path)
             if how == HANG:
-                server.ended.wait(5)
+                server.ended.wait()
                 return
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
