@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.canon import exact, utc
+from seatrial.driver.ray_internals import SNAPSHOT
 from seatrial.events import Layout, read
 from seatrial.events.base import Event
 from seatrial.events.schema import Roster
@@ -16,7 +17,6 @@ from seatrial.events.script import CheckpointFound, ScriptEnded, TrainAttempt
 if TYPE_CHECKING:
     from seatrial.driver.script import ScriptGroup
 
-SNAPSHOT = "checkpoint_manager_snapshot.json"  # Ray Train's list of a run's checkpoints
 MOST_CHECKPOINTS = 100
 
 

@@ -14,6 +14,7 @@ import time
 from types import FrameType
 from typing import Any
 
+from seatrial.driver import ray_internals
 from seatrial.driver.block import written
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted
 from seatrial.events.writer import NODE_VARIABLE
@@ -127,9 +128,7 @@ class SeatrialObserver(HostObserver):
     """What Ray shows under this name. It knows where its own host's Ray keeps its logs."""
 
     def __init__(self, pids: list[int], job: str):
-        from ray._private.worker import _global_node
-
-        super().__init__(pids, job, _global_node.get_logs_dir_path())
+        super().__init__(pids, job, str(ray_internals.logs_folder()))
 
 
 def _observer(node: str, pids: list[int], job: str) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import seatrial
+from seatrial.driver import ray_internals
 from seatrial.driver.code import seatrial_layer
 from seatrial.driver.finish import collect_job_logs
 from seatrial.driver.probes import Probes
@@ -22,7 +23,7 @@ from seatrial.events import Layout
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe import processes
 from seatrial.probe.nccl import collect
-from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS
+from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS, TRAIN_CONTROLLER
 from seatrial.trial import Trial
 
 # Read by Ray Train on the driver when it is imported; a user's own setting wins.
@@ -72,7 +73,7 @@ class Group:
         deadline = time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
             for process in processes.of_run(self._root):
-                if process.command.startswith("ray::TrainController"):
+                if process.command.startswith(f"ray::{TRAIN_CONTROLLER}"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
             self._thread.join(0.5)
@@ -193,13 +194,14 @@ class RaySession:
     def detached(self) -> frozenset[int]:
         """Pids, on this host, of actors that outlive the job that started them: Ray keeps some for all jobs."""
         import ray
-        from ray._private.state import actors
 
         if self._private:
             return frozenset()
         here = ray.get_runtime_context().get_node_id()
         return frozenset(
-            actor["Pid"] for actor in actors().values() if actor["IsDetached"] and actor["Address"]["NodeID"] == here
+            actor["Pid"]
+            for actor in ray_internals.actor_table()
+            if actor["IsDetached"] and actor["Address"]["NodeID"] == here
         )
 
     def close(self) -> None:
@@ -211,9 +213,7 @@ class RaySession:
 
 def _keep_logs(target: str, job: str, environment: dict[str, str]) -> None:
     """On the host whose logs they are."""
-    from ray._private.worker import _global_node
-
-    collect_job_logs(Path(_global_node.get_logs_dir_path()), Path(target), job, environment)
+    collect_job_logs(ray_internals.logs_folder(), Path(target), job, environment)
 
 
 def _package_path(asked: str) -> str:

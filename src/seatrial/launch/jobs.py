@@ -20,6 +20,7 @@ import seatrial
 from seatrial.canon import utc
 from seatrial.driver import deliver
 from seatrial.driver.prepare import check_shared
+from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.driver.tell import DIRECTORY
 from seatrial.errors import InputError, RunError
 from seatrial.launch import jobs_notes
@@ -31,7 +32,7 @@ from seatrial.trial import Trial
 ENTRYPOINT = f"python -m seatrial.driver --trial {TRIAL} --address auto --deliver"
 # Ray kills a job three seconds after it asked it to stop, unless the job's own environment says otherwise. A driver
 # needs longer: workers end, hosts are asked for what they saw, the record is written.
-STOP_VARIABLE, STOP_S = "RAY_JOB_STOP_WAIT_TIME_S", 120
+STOP_S = 120
 GUARD_S = 120.0  # what the guard of a driver that was killed takes to seal
 OLDEST_PYTHON, OLDEST_RAY = (3, 11), (2, 56)
 POLL_S, RAREST_S = 2.0, 30.0
@@ -108,7 +109,7 @@ def _submit(dashboard: Dashboard, note: Note, trial: Trial, cargo: Cargo) -> Non
     runtime_env: dict[str, Any] = {
         "working_dir": str(cargo.working_dir),
         "py_modules": [str(cargo.package)],
-        "env_vars": {STOP_VARIABLE: str(STOP_S)},
+        "env_vars": {JOB_STOP_WAIT: str(STOP_S)},
     }
     metadata = {"seatrial": seatrial.__version__, "trial": trial.slug, "trial-digest": cargo.trial}
     try:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.canon import digest
+from seatrial.driver import ray_internals
 from seatrial.driver.code import travelling
 from seatrial.driver.prepare import recorded
 from seatrial.errors import InputError
@@ -22,7 +23,6 @@ from seatrial.trial.source import dotted
 TRIAL = "seatrial-trial.json"  # in the job's working directory
 LIMIT_BYTES = 100 << 20  # what Ray's dashboard takes in one request
 LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules")
-AS_IT_IS = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"  # Ray's own switch
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,11 @@ def _relative(trial: Trial, base: Path | None) -> Trial:
 
 def _pack_folder(base: Path, archive: Path, trial: str) -> None:
     """By Ray's own packing, which respects .gitignore and .rayignore: what a `ray job submit` here would take along."""
-    from ray._private.runtime_env.packaging import create_package
-
     if (base / TRIAL).exists():
         raise InputError(f"{base / TRIAL} exists", expected="this name free: the resolved trial travels under it")
     logging.getLogger("ray").setLevel(logging.ERROR)  # its hint at the size comes as an error of our own
-    ignored = os.environ.get(AS_IT_IS, "0") != "1"
-    create_package(str(base), archive, include_gitignore=ignored, excludes=[*LEFT_OUT, *_not_ours(base)])
+    gitignore = os.environ.get(ray_internals.IGNORE_GITIGNORE, "0") != "1"
+    ray_internals.pack_folder(base, archive, gitignore=gitignore, excludes=[*LEFT_OUT, *_not_ours(base)])
     with zipfile.ZipFile(archive, "a") as zipped:
         _add(zipped, trial)
         largest = max(zipped.infolist(), key=lambda entry: entry.compress_size)

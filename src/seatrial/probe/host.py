@@ -30,7 +30,7 @@ LOOK_EVERY = 4
 GRACE_S = 5.0  # Ray ends the ranks of a run that is over, but not at once
 TAIL_BYTES = 64 << 10
 _STEP = re.compile(rb'"event":"step"[^\n]*?"step":(\d+)[^\n]*\n')
-_RANK, _SPARE = "TrainWorker", ("ray::IDLE", "default_worker.py")  # in the titles of Ray's processes
+_SPARE = ("ray::IDLE", "default_worker.py")  # in the titles of Ray's processes
 
 
 class HostProbe:
@@ -111,7 +111,7 @@ class HostProbe:
 
     def _ranks(self) -> list[processes.Process]:
         """Training processes on this host. A pid of theirs may be another process's by now: the title tells."""
-        return [p for p in processes.with_pids(set(self._members().values())) if _RANK in p.command]
+        return [p for p in processes.with_pids(set(self._members().values())) if processes.TRAIN_WORKER in p.command]
 
     def _outliving(self) -> list[processes.Process]:
         """Ranks that are still there, and what they have started."""

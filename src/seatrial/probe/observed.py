@@ -20,9 +20,9 @@ from seatrial.probe import carried, counters, gpus, interfaces, loaded, train_lo
 from seatrial.probe.hardware import describe
 from seatrial.probe.interfaces import PROC, SYS
 from seatrial.probe.packages import installed
+from seatrial.probe.processes import TRAIN_WORKER
 from seatrial.probe.sockets import held
 
-TITLE = "TrainWorker"  # in the titles of Ray Train's workers
 SETTINGS = ("NCCL_", "FI_", "GLOO_", "OFI_NCCL_", "CUDA_VISIBLE_DEVICES", "RAY_TRAIN_")
 INTERVAL_S = 1.0
 NICE = 10  # the training comes first
@@ -117,7 +117,9 @@ class Window:
 
     def __init__(self, pids: list[int], proc: Path = PROC, sys: Path = SYS):
         self._proc, self._sys = proc, sys
-        self.started = {pid: since for pid in pids if (since := start_time(pid, proc)) and TITLE in title(pid, proc)}
+        self.started = {
+            pid: since for pid in pids if (since := start_time(pid, proc)) and TRAIN_WORKER in title(pid, proc)
+        }
         self._gone: dict[int, str] = {}
         self._first: counters.Counters = {}
         self._last: counters.Counters = {}

@@ -19,6 +19,8 @@ PROC = Path("/proc")
 RUN_VARIABLE = "SEATRIAL_RUN_DIR"  # the absolute run directory; set for the driver, inherited by all that it starts
 MEMBER_VARIABLE = "SEATRIAL_MEMBER_OF"  # the same, for the ranks alone and what they start
 ROLE_VARIABLE, SCRIPT_ROLE = "SEATRIAL_ROLE", "script"  # set for a team's own script itself, not for its workers
+# In the titles of Ray Train's processes; `driver.ray_internals` says at which version of Ray.
+TRAIN_WORKER, TRAIN_CONTROLLER = "TrainWorker", "TrainController"
 STACKS = signal.SIGUSR2  # ranks write their stacks when they get it
 POLL_S = 0.1
 

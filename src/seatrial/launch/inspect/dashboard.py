@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from seatrial.driver import ray_internals
 from seatrial.errors import InputError
 from seatrial.launch.jobs_dashboard import READ_S, WRONG_ADDRESS, Dashboard, NoAnswer, Versions
 
 MOST = 10_000  # what the state API hands out at once
-STATE_OFF = "RAY_TRAIN_ENABLE_STATE_TRACKING"  # in Ray's answer where Ray Train keeps no state
 
 
 class Cluster(Dashboard):
@@ -22,11 +22,11 @@ class Cluster(Dashboard):
 
     def workers(self) -> list[dict[str, Any]]:
         """Ray Train's workers that are alive: `{actor_id, job_id, node_id, pid, …}`."""
-        return self._alive("RayTrainWorker")
+        return self._alive(ray_internals.WORKER_CLASS)
 
     def controllers(self) -> list[dict[str, Any]]:
         """Ray Train's controllers that are alive: their hosts have the logs that tell attempts."""
-        return self._alive("TrainController")
+        return self._alive(ray_internals.CONTROLLER_CLASS)
 
     def _alive(self, kind: str) -> list[dict[str, Any]]:
         query = {
@@ -54,10 +54,11 @@ class Cluster(Dashboard):
     def train_runs(self, job: str) -> dict[str, Any]:
         """`{"runs": […]}` of a job by Ray Train's state, or `{"unknown": why}`: it is kept only if asked for."""
         try:
-            answer = self._json("GET", "/api/train/v2/runs/v1", READ_S)
+            answer = self._json("GET", ray_internals.STATE_ROUTE, READ_S)
             runs = [_run(run) for run in answer["train_runs"] if run["job_id"] == job]
         except (InputError, NoAnswer) as error:
-            why = f"the job was started without {STATE_OFF}=1" if STATE_OFF in str(error) else str(error)
+            off = ray_internals.STATE_TRACKING  # Ray's own answer names it where Ray Train keeps no state
+            why = f"the job was started without {off}=1" if off in str(error) else str(error)
             return {"unknown": f"Ray Train keeps no state: {why}"}
         except (ValueError, KeyError, TypeError, AttributeError):
             return {"unknown": "Ray Train's state came in another form than Ray 2.58's"}

@@ -18,6 +18,7 @@ from typing import Any
 from seatrial.driver.block import find
 from seatrial.driver.code import travelling
 from seatrial.driver.inspect import REQUEST_VARIABLE, SLACK_S, START_S
+from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.errors import EvidenceError, InputError, Interrupted, RunError, clean
 from seatrial.launch import jobs
 from seatrial.launch.inspect.choose import Chosen
@@ -63,7 +64,7 @@ def _submit(cluster: Cluster, name: str, request: dict[str, Any]) -> None:
         for path, data in travelling().items():
             (package / path).parent.mkdir(parents=True, exist_ok=True)
             (package / path).write_bytes(data)
-        variables = {REQUEST_VARIABLE: json.dumps(request), jobs.STOP_VARIABLE: str(STOP_S)}
+        variables = {REQUEST_VARIABLE: json.dumps(request), JOB_STOP_WAIT: str(STOP_S)}
         runtime_env = {"py_modules": [str(package)], "env_vars": variables}
         logging.disable(logging.WARNING)  # Ray's own lines about uploads
         try:
