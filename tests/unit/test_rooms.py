@@ -17,7 +17,7 @@ WITHOUT_HEAVY = [
     "canon", "errors", "trial", "trial.loader", "events", "plan", "probe.host", "evidence", "record", "driver.main",
     "driver.ray_session", "launch", "report", "cli.main", "cli.run", "cli.show", "cli.verify", "cli.judge", "cli.init", "cli.schema",
     "hardware", "ship", "image", "render", "check.command", "cli.check", "cli.render", "cli.image", "cli.catalog",
-    "launch.jobs", "launch.inspect.look", "cli.attach", "cli.stop", "cli.collect", "cli.inspect",
+    "launch.jobs", "launch.inspect.inspection", "cli.attach", "cli.stop", "cli.collect", "cli.inspect",
 ]  # fmt: skip
 
 

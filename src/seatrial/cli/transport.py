@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from seatrial.cli import transport_text
+from seatrial.cli.options import options
 from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED, InputError
 from seatrial.probe.nccl import counted, logs, nccl_tests
 from seatrial.probe.nccl.findings import CORROBORATED, REFUTED, Finding, findings
@@ -39,6 +40,7 @@ NETWORKS = ("efa", "socket", "ib")
 @click.option("--snapshot", is_flag=True, help="print this host's counters now, as --counters takes them, and end")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="write the paths as a page, too")
+@options(counters="--counters", nccl_tests="--nccl-tests")
 def command(
     paths: tuple[Path, ...],
     expect: str | None,

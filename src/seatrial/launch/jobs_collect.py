@@ -102,7 +102,7 @@ def _write(delivery: Delivery, to: Path, address: str, job: Job) -> Collected:
     if target.exists():
         if (target / head.file).is_file() and file_digest(target / head.file) == head.record:
             return _checked(target / head.file, head.left_out)
-        raise InputError(f"{target} exists and holds another record", field="--to", expected="a folder without it")
+        raise InputError(f"{target} exists and holds another record", field="to", expected="a folder without it")
     to.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{head.run}.", dir=to))
     try:

@@ -26,16 +26,16 @@ LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"
 
 
 @dataclass(frozen=True)
-class Cargo:
-    """On disk: the package's folder, and a zip that becomes the job's working directory."""
+class JobPackage:
+    """On disk: the folder of seatrial's own module, and a zip that becomes the job's working directory."""
 
-    package: Path
+    module: Path
     working_dir: Path
     trial: str  # its digest, as every event file of the run will state it
 
 
-def pack(trial: Trial, base: Path | None, folder: Path) -> Cargo:
-    """Writes the cargo below `folder`. `base` is where the trial's file lies; a script must lie there or below.
+def pack(trial: Trial, base: Path | None, folder: Path) -> JobPackage:
+    """Writes what travels below `folder`. `base` is where the trial's file lies; a script must lie there or below.
 
     Raises InputError.
     """
@@ -49,7 +49,7 @@ def pack(trial: Trial, base: Path | None, folder: Path) -> Cargo:
     else:
         with zipfile.ZipFile(archive, "w") as zipped:
             _add(zipped, text)
-    return Cargo(_package(folder), archive, digest(document))
+    return JobPackage(_own_module(folder), archive, digest(document))
 
 
 def refuse_secrets(trial: Trial) -> None:
@@ -126,11 +126,11 @@ def _add(archive: zipfile.ZipFile, trial: str) -> None:
     archive.writestr(zipfile.ZipInfo(TRIAL, (1980, 1, 1, 0, 0, 0)), trial)
 
 
-def _package(folder: Path) -> Path:
+def _own_module(folder: Path) -> Path:
     """seatrial as a folder: Ray refuses a zip among Python modules."""
-    package = folder / "seatrial"
+    module = folder / "seatrial"
     for name, data in travelling().items():
-        target = package / name
+        target = module / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    return package
+    return module

@@ -40,7 +40,7 @@ Watch = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SealedRun:
     """A run that has ended: its directory, its sealed record, and processes that had to be ended afterwards."""
 
     layout: Layout
@@ -135,7 +135,7 @@ class Requests:
             signal.signal(number, handler)
 
 
-def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcome:
+def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> SealedRun:
     """Runs a trial to its sealed record. `started` is told the run directory, `watch` every event as it appears.
 
     Raises InputError before anything is started, RunError if not even a record could be written.
@@ -163,7 +163,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
             shutil.rmtree(session, ignore_errors=True)
     path = latest(layout.root)
     content, digest = read_record(path)
-    return Outcome(layout, path, content, digest, leftover)
+    return SealedRun(layout, path, content, digest, leftover)
 
 
 def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[bytes]:

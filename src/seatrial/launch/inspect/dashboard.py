@@ -7,13 +7,13 @@ from urllib.parse import urlencode
 
 from seatrial.driver import ray_internals
 from seatrial.errors import InputError
-from seatrial.launch.jobs_dashboard import READ_S, WRONG_ADDRESS, Dashboard, NoAnswer, Versions
+from seatrial.launch.jobs_dashboard import READ_S, Dashboard, NoAnswer
 
 MOST = 10_000  # what the state API hands out at once
 
 
-class Cluster(Dashboard):
-    """A dashboard that can be asked about jobs, actors, nodes and Ray Train's runs. Raises InputError, NoAnswer."""
+class StateDashboard(Dashboard):
+    """A dashboard with Ray's state API and Ray Train's: jobs, actors, nodes, runs. Raises InputError, NoAnswer."""
 
     def listed(self) -> list[dict[str, Any]]:
         """Every job that Ray knows, whether submitted or run by a driver, as its API shows it."""
@@ -63,19 +63,6 @@ class Cluster(Dashboard):
         except (ValueError, KeyError, TypeError, AttributeError):
             return {"unknown": "Ray Train's state came in another form than Ray 2.58's"}
         return {"runs": runs} if runs else {"unknown": "Ray Train's state has no run of this job"}
-
-
-def connect(address: str) -> tuple[Cluster, Versions]:
-    """A dashboard that answers, and what runs there. Raises InputError: nothing has begun yet."""
-    try:
-        cluster = Cluster(address)
-        return cluster, cluster.versions()
-    except NoAnswer as error:
-        raise InputError(str(error), field="--address", expected=WRONG_ADDRESS) from None
-    except InputError as error:
-        raise InputError(
-            error.seen.removeprefix("--on: "), field="--address", expected=error.expected, fix=error.fix
-        ) from None
 
 
 def _run(run: dict[str, Any]) -> dict[str, Any]:

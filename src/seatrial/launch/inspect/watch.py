@@ -10,7 +10,6 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,8 +20,8 @@ from seatrial.driver.inspect import REQUEST_VARIABLE, SLACK_S, START_S
 from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.errors import EvidenceError, InputError, Interrupted, RunError, clean
 from seatrial.launch import jobs
-from seatrial.launch.inspect.choose import Chosen
-from seatrial.launch.inspect.dashboard import Cluster
+from seatrial.launch.inspect.choose import TrainingJob
+from seatrial.launch.inspect.dashboard import StateDashboard
 from seatrial.launch.jobs_dashboard import Job, NoAnswer, NoJob
 
 ENTRYPOINT = "python -m seatrial.driver.inspect"
@@ -33,14 +32,7 @@ SETUP_S = 120.0  # what Ray may take to start a job with its runtime environment
 Say = Callable[[str], None]
 
 
-def check_client() -> None:
-    """Raises InputError where this machine has no Ray to submit with."""
-    if find_spec("ray") is None or find_spec("aiohttp") is None:
-        fix = "pip install 'ray[default]', or `--no-actors` for what can be seen without"
-        raise InputError("ray is not installed here", expected="Ray's client", fix=fix)
-
-
-def watch(cluster: Cluster, chosen: Chosen, seconds: float, say: Say) -> dict[str, Any]:
+def watch(cluster: StateDashboard, chosen: TrainingJob, seconds: float, say: Say) -> dict[str, Any]:
     """What the hosts' observers saw.
 
     Raises RunError where none could be started, none answered or the connection was lost, Interrupted where the user
@@ -58,7 +50,7 @@ def watch(cluster: Cluster, chosen: Chosen, seconds: float, say: Say) -> dict[st
             raise
 
 
-def _submit(cluster: Cluster, name: str, request: dict[str, Any]) -> None:
+def _submit(cluster: StateDashboard, name: str, request: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         package = Path(folder) / "seatrial"
         for path, data in travelling().items():
@@ -97,7 +89,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended(cluster: Cluster, name: str, seconds: float) -> Job:
+def _ended(cluster: StateDashboard, name: str, seconds: float) -> Job:
     deadline = time.monotonic() + SETUP_S + START_S + seconds + SLACK_S
     while True:
         try:
@@ -111,7 +103,7 @@ def _ended(cluster: Cluster, name: str, seconds: float) -> Job:
         time.sleep(POLL_S)
 
 
-def _result(cluster: Cluster, job: Job) -> dict[str, Any]:
+def _result(cluster: StateDashboard, job: Job) -> dict[str, Any]:
     try:
         log = cluster.log(job.id)
         seen = find(log)
@@ -125,7 +117,7 @@ def _result(cluster: Cluster, job: Job) -> dict[str, Any]:
     return seen
 
 
-def _end(cluster: Cluster, name: str) -> None:
+def _end(cluster: StateDashboard, name: str) -> None:
     """Stops the job in the cluster and waits for its end: its actors go with its driver."""
     deadline = time.monotonic() + STOP_S
     with contextlib.suppress(NoAnswer, InputError):  # it never started, or the cluster is out of reach

@@ -152,7 +152,7 @@ def _incomplete(log: Log, of: list[Communicator], ranks: int) -> Iterable[str]:
         yield "Ray's driver log leaves lines out: read the workers' own files, or set RAY_DEDUP_LOGS=0"
     largest = max((c.size for c in of), default=0)
     if ranks and largest < ranks:
-        yield f"the largest communicator has {largest} ranks, --ranks says {ranks}"
+        yield f"the largest communicator has {largest} ranks, {ranks} were expected"
     for c in of:
         if c.missing:
             yield f"of {c.size} ranks, {_few(c.missing)} said nothing"

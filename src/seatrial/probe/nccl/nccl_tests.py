@@ -36,7 +36,7 @@ def read(path: Path) -> Result:
     try:
         text = path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="--nccl-tests") from None
+        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="nccl_tests") from None
     result, columns = Result(str(path)), list[str]()
     for line in text.splitlines():
         words = line.lstrip("# ").split()
@@ -48,7 +48,7 @@ def read(path: Path) -> Result:
             _row(result, columns, words)
     if not result.rows:
         raise InputError(
-            "holds no result", place=Place(str(path)), field="--nccl-tests", expected="what all_reduce_perf prints"
+            "holds no result", place=Place(str(path)), field="nccl_tests", expected="what all_reduce_perf prints"
         )
     return result
 

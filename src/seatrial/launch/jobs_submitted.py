@@ -13,8 +13,12 @@ SCHEMA = "seatrial.submitted/1"
 PREFIX = "seatrial-"  # of submission ids
 
 
+class NotSubmittedHere(EvidenceError):
+    """A run of which this machine knows no cluster."""
+
+
 @dataclass(frozen=True)
-class Note:
+class Submission:
     """One submitted run: its submission id, the dashboard's address, the trial's name, and when (UTC)."""
 
     id: str
@@ -29,7 +33,7 @@ def folder() -> Path:
     return (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "seatrial" / "runs"
 
 
-def keep(note: Note) -> Path:
+def keep(note: Submission) -> Path:
     """Writes a note. Raises OSError."""
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder() / f"{note.id}.json"
@@ -37,11 +41,11 @@ def keep(note: Note) -> Path:
     return path
 
 
-def find(name: str) -> Note:
+def find(name: str) -> Submission:
     """The run that a user means: a submission id, a beginning that only one has, or `last`. Raises EvidenceError."""
     known = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns) if folder().is_dir() else []
     if not known:
-        raise EvidenceError(f"{name}: no run was submitted from here ({folder()} holds none); give --on ADDRESS")
+        raise NotSubmittedHere(f"{name}: no run was submitted from here ({folder()} holds none)")
     if name == "last":
         return _read(known[-1])
     meant = choose(name, [path.stem for path in known], str(folder()))
@@ -59,11 +63,11 @@ def choose(name: str, known: list[str], where: str) -> str:
     return meant[0]
 
 
-def _read(path: Path) -> Note:
+def _read(path: Path) -> Submission:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.pop("schema") != SCHEMA:
             raise ValueError(SCHEMA)
-        return Note(**document)
+        return Submission(**document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise EvidenceError(f"{path} is no note of a submitted run; remove it, and give --on ADDRESS") from None
+        raise NotSubmittedHere(f"{path} is no note of a submitted run; remove it") from None
