@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from seatrial.train.data import shelf
+from seatrial.train.data import cache
 from seatrial.trial.data import Data
 from tests.support.data import jsonl, recipe
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.dist
 BUILDER = """
 import json, sys, time
 from pathlib import Path
-from seatrial.train.data import shelf, store
+from seatrial.train.data import cache, store
 from seatrial.trial.data import Data
 from tests.support.data import recipe
 
 folder, slow = Path(sys.argv[1]), float(sys.argv[2])
-build, good, built = shelf.build, store._good, []
+build, good, built = cache.build, store._good, []
 
 def seen(rows, bad):
     for number, row in enumerate(good(rows, bad)):
@@ -40,9 +40,9 @@ def counted(*arguments):
     built.append(1)
     build(*arguments)
 
-store._good, shelf.build = seen, counted
+store._good, cache.build = seen, counted
 data = Data(train=str(folder / "t.jsonl"), heldout=str(folder / "h.jsonl"))
-store_folder = shelf.ensure(folder / "tokens", recipe(data, 32))
+store_folder = cache.ensure(folder / "tokens", recipe(data, 32))
 print(json.dumps([store_folder.name, len(built)]), flush=True)
 """
 
@@ -76,7 +76,7 @@ def test_two_builders_at_once_build_once(folder: Path) -> None:
     (one, built), (other, again) = said(first), said(second)
     assert one == other
     assert (built, again) == (1, 0)
-    shelf.index(folder / "tokens" / one, 0)
+    cache.index(folder / "tokens" / one, 0)
     assert sorted(p.name for p in (folder / "tokens").iterdir()) == sorted([f".{one}.lock", one])
 
 
@@ -94,5 +94,5 @@ def test_a_builder_killed_half_way_is_followed_by_another(folder: Path) -> None:
     first.wait()
     name, built = said(second)
     assert (name, built) == (made.key, 1)
-    shelf.index(folder / "tokens" / name, 0)
+    cache.index(folder / "tokens" / name, 0)
     assert not list((folder / "tokens").glob(".*.part"))

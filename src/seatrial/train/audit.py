@@ -19,9 +19,9 @@ from seatrial.events.schema import DataAudited
 from seatrial.plan.order import row, step_digest
 from seatrial.train.context import Context
 from seatrial.train.data import Dataset
-from seatrial.train.data.opening import mapped, recipe_of
+from seatrial.train.data.opening import open_store, recipe_of
 from seatrial.train.data.source import content_digest, source_of
-from seatrial.train.data.store import Wanted, build
+from seatrial.train.data.store import KnownLength, build
 from seatrial.train.data.tokens import Split
 
 AUDIT_STEPS = 2000
@@ -43,10 +43,10 @@ def recomputed(context: Context, used: Dataset) -> Iterator[Dataset]:
             build(recipe, Path(folder), None if whole else lengths(context, used))
         except OSError as error:
             raise RunError(f"the data could not be made again in {folder}: {error.strerror or error}") from error
-        yield mapped(context, Path(folder), used.tokenizer, (used.source, name), source.manifest)
+        yield open_store(context, Path(folder), used.tokenizer, (used.source, name), source.manifest)
 
 
-def lengths(context: Context, used: Dataset) -> Wanted:
+def lengths(context: Context, used: Dataset) -> KnownLength:
     """The length of each document that no planned row touches, as the store has it."""
     samples = min(used.rows, context.plan.steps * context.trial.training.global_batch)
     rows = {

@@ -41,7 +41,7 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(list(canonical(value)), dtype=torch.uint8)
 
 
-def host_random() -> dict[str, Any]:
+def host_rng_state() -> dict[str, Any]:
     """Python's and numpy's generators as JSON."""
     version, internal, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
@@ -51,19 +51,19 @@ def host_random() -> dict[str, Any]:
     }
 
 
-def set_host_random(state: dict[str, Any]) -> None:
-    """Puts back what `host_random` read."""
+def set_host_rng_state(state: dict[str, Any]) -> None:
+    """Puts back what `host_rng_state` read."""
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
 
 
-def collect(
+def state_dict(
     context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict[str, Any]
 ) -> dict[str, Any]:
     """The state dict that is saved; random generators under this rank's own keys."""
-    mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_random())}
+    mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_rng_state())}
     if context.device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(context.device)
     return {
@@ -99,7 +99,7 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
     began = time.monotonic()
     step = int(progress["step"])
     folder = context.layout.checkpoints / f"step-{step:06d}-a{context.attempt}"
-    state = collect(context, model, optimizer, progress)
+    state = state_dict(context, model, optimizer, progress)
     dcp_save(state, checkpoint_id=folder)
     mine = [
         p
@@ -153,13 +153,13 @@ def _commit(folder: Path, context: Context, progress: dict[str, Any], parts: lis
 
 def _retain(context: Context) -> None:
     """Removes all but the newest checkpoints; the manifest goes first, so that what is left is never taken for one."""
-    for folder in complete(context.layout.checkpoints)[: -context.trial.training.checkpoint.num_to_keep]:
+    for folder in complete_checkpoints(context.layout.checkpoints)[: -context.trial.training.checkpoint.num_to_keep]:
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder)
         context.events.write(CheckpointRemoved(step=_step(folder), path=context.layout.relative(folder)))
 
 
-def complete(root: Path) -> list[Path]:
+def complete_checkpoints(root: Path) -> list[Path]:
     """The folders of all complete checkpoints, oldest first."""
     return sorted((p.parent for p in root.glob(f"step-*/{MANIFEST}")), key=lambda folder: (_step(folder), folder.name))
 
@@ -175,7 +175,7 @@ def load(
 
     Nothing is loaded if anything is missing: a partial load would look like a resume and be another run.
     """
-    state = collect(context, model, optimizer, {})
+    state = state_dict(context, model, optimizer, {})
     state["progress"] = torch.zeros(_progress_size(folder), dtype=torch.uint8)
     mine = state["rng"][str(context.rank)]
     reader = FileSystemReader(folder)
@@ -191,7 +191,7 @@ def load(
     torch.set_rng_state(mine["torch"])
     if "cuda" in mine:
         torch.cuda.set_rng_state(mine["cuda"], context.device)
-    set_host_random(json.loads(bytes(mine["host"].tolist())))
+    set_host_rng_state(json.loads(bytes(mine["host"].tolist())))
     progress: dict[str, Any] = json.loads(bytes(state["progress"].tolist()))
     return progress, []
 

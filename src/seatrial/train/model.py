@@ -64,7 +64,7 @@ def configure(model: Model, folder: Path | None) -> Any:
         raise RunError(f"workload.model: {error}") from error
 
 
-def skeleton(config: Any) -> nn.Module:
+def meta_model(config: Any) -> nn.Module:
     """The architecture on the meta device, in fp32 master precision."""
     from transformers import AutoModelForCausalLM
 

@@ -19,7 +19,7 @@ from seatrial.train import checkpoint
 from seatrial.train.audit import audit, recomputed
 from seatrial.train.context import Context, carry_out
 from seatrial.train.evaluate import evaluate
-from seatrial.train.loop import build, references
+from seatrial.train.loop import baselines_and_overlap, build
 from seatrial.train.observe import proofs
 from seatrial.train.tasks.contamination import overlaps
 from seatrial.train.tasks.score import evaluate as evaluate_tasks
@@ -32,28 +32,28 @@ def run(context: Context) -> None:
 
 def _phases(context: Context) -> Iterator[str]:
     yield "model and data"
-    trainee = build(context)
+    state = build(context)
 
     yield "evaluation of the base"
-    evaluate(context, trainee.module, trainee.data, "base", 0)
-    evaluate_tasks(context, trainee.module, "base", 0)
+    evaluate(context, state.module, state.data, "base", 0)
+    evaluate_tasks(context, state.module, "base", 0)
 
     yield LOAD
-    found = checkpoint.complete(context.layout.checkpoints)
+    found = checkpoint.complete_checkpoints(context.layout.checkpoints)
     if not found:
         raise RunError("there is no complete checkpoint to reload")
     folder = found[-1]
-    progress, missing = checkpoint.load(context, folder, trainee.module, trainee.optimizer)
-    state = {}
+    progress, missing = checkpoint.load(context, folder, state.module, state.optimizer)
+    held: dict[str, str] = {}
     if not missing:
-        state = checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
-    updates, dead = _updates(trainee.module, trainee.optimizer, bool(missing))
+        held = checkpoint.digests(checkpoint.state_dict(context, state.module, state.optimizer, progress))
+    updates, dead = _updates(state.module, state.optimizer, bool(missing))
     context.events.write(
         Reloaded(
             step=int(progress.get("step", 0)),
             path=context.layout.relative(folder),
             manifest=sha256((folder / checkpoint.MANIFEST).read_bytes()),
-            state=state,
+            state=held,
             missing=missing,
             updates=updates,
             dead=dead,
@@ -62,13 +62,13 @@ def _phases(context: Context) -> Iterator[str]:
 
     yield "evaluation after the reload"
     if not missing:
-        evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
-        evaluate_tasks(context, trainee.module, "reload", int(progress["step"]))
+        evaluate(context, state.module, state.data, "reload", int(progress["step"]))
+        evaluate_tasks(context, state.module, "reload", int(progress["step"]))
 
     yield "audit of the data"
     if context.rank == 0:
-        with recomputed(context, trainee.data) as data:
-            for event in (*references(data), *overlaps(context, data), *audit(context, data)):
+        with recomputed(context, state.data) as data:
+            for event in (*baselines_and_overlap(data), *overlaps(context, data), *audit(context, data)):
                 context.events.write(event)
 
 
@@ -82,6 +82,6 @@ def _updates(
         state: dict[str, Any] = {} if nothing_loaded else optimizer.state.get(parameter, {})
         step, second = state.get("step", 0), state.get("exp_avg_sq")
         updates[name] = int(step.item() if isinstance(step, Tensor) else step)
-        if isinstance(second, Tensor) and not bool((proofs.local(second) != 0).any()):
+        if isinstance(second, Tensor) and not bool((proofs.local_shard(second) != 0).any()):
             dead.append(name)  # on this rank's shard; dead is what every rank says is dead
     return updates, dead

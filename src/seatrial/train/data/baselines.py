@@ -15,9 +15,9 @@ def score(data: Dataset) -> tuple[dict[str, list[float]], list[int]]:
 
     Empty for synthetic tokens.
     """
-    if data.pairs is None:
+    if data.bigrams is None:
         return {}, []
-    single, double = _cost(data.pairs.sum(axis=0)[None, :])[0], _cost(data.pairs)
+    single, double = _cost(data.bigrams.sum(axis=0)[None, :])[0], _cost(data.bigrams)
     nats: dict[str, list[float]] = {"unigram": [], "bigram": []}
     sizes: list[int] = []
     for number in range(data.windows):

@@ -34,7 +34,7 @@ class _NotAPrefix(Exception):
     """A shorter rendering is not a prefix of the longer one."""
 
 
-class Template:
+class ChatTemplate:
     """A tokenizer's chat template. Raises RunError if it has none, or gives no character offsets."""
 
     def __init__(self, tokenizer: Any):

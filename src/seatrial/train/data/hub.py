@@ -14,7 +14,7 @@ from seatrial.train.data.rows import Row
 from seatrial.trial.data import Hub
 
 
-class HubRows:
+class HubSource:
     """One column of two splits. The digest is of the values read, not of what a cache says about them."""
 
     def __init__(self, asked: Hub, column: str, chat: bool):

@@ -17,7 +17,7 @@ from seatrial.probe.processes import RUN_VARIABLE
 B = TypeVar("B")
 
 
-class Trial(Protocol):
+class Observer(Protocol):
     """What a training function may tell of itself. Every rank makes the same calls in the same order."""
 
     def __enter__(self) -> Self: ...
@@ -92,7 +92,7 @@ class Unobserved:
         return nullcontext()
 
 
-def observe(model: Any = None, optimizer: Any = None, steps: int | None = None) -> Trial:
+def observe(model: Any = None, optimizer: Any = None, steps: int | None = None) -> Observer:
     """Observes this rank's training; use it as `with observe(…) as trial:` in the function given to the trainer.
 
     `model` is the module as it is trained, in its wrapper (DistributedDataParallel, FSDP); with its `optimizer` it

@@ -14,7 +14,7 @@ from seatrial.canon import measured
 from seatrial.errors import RunError
 from seatrial.events.schema import Step
 from seatrial.train.context import Rank
-from seatrial.train.observe.gradients import Watch
+from seatrial.train.observe.gradients import GradientWatch
 
 
 class Steps:
@@ -27,7 +27,7 @@ class Steps:
         self,
         rank: Rank,
         optimizer: torch.optim.Optimizer | None = None,
-        watch: Watch | None = None,
+        watch: GradientWatch | None = None,
         watched: Container[int] = (),
         at_update: bool = False,
     ):

@@ -24,7 +24,7 @@ def store() -> Any:
         return None
 
 
-class Meeting:
+class Rendezvous:
     """The meetings of one attempt. `off` says why there are none, or none any more."""
 
     def __init__(self, name: str, world_size: int):

@@ -8,7 +8,7 @@ import numpy.typing as npt
 _BLOCK = 1 << 20  # bytes that are counted at once
 
 
-class Pairs:
+class BigramCounts:
     """`table()[a, b]` is how often byte b followed byte a within a document."""
 
     def __init__(self) -> None:

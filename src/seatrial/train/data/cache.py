@@ -17,42 +17,42 @@ from typing import Any
 
 from seatrial.errors import RunError
 from seatrial.train.data.rows import BadRows
-from seatrial.train.data.store import Recipe, build, opened
+from seatrial.train.data.store import Recipe, build, read_index
 
 
-def ensure(shelf: Path, recipe: Recipe) -> Path:
+def ensure(cache: Path, recipe: Recipe) -> Path:
     """The folder of the store, built if there is none that is whole.
 
     Raises RunError for data with more bad rows than the trial allows, and where the storage gives out.
     """
-    folder = shelf / recipe.key
+    folder = cache / recipe.key
     try:
-        if not opened(folder):
-            shelf.mkdir(parents=True, exist_ok=True)
-            with _locked(shelf / f".{recipe.key}.lock") as alone:
-                if not opened(folder):
-                    _make(shelf, folder, recipe, alone)
+        if not read_index(folder):
+            cache.mkdir(parents=True, exist_ok=True)
+            with _locked(cache / f".{recipe.key}.lock") as alone:
+                if not read_index(folder):
+                    _make(cache, folder, recipe, alone)
     except OSError as error:
-        raise RunError(f"storage: {error.filename or shelf}: {error.strerror or error}") from error
+        raise RunError(f"storage: {error.filename or cache}: {error.strerror or error}") from error
     index(folder, recipe.max_bad_rows)
     return folder
 
 
 def index(folder: Path, max_bad_rows: int) -> dict[str, Any]:
     """The index of a store. Raises RunError for one that is not whole, or has more bad rows than the trial allows."""
-    found = opened(folder)
+    found = read_index(folder)
     if found is None:
         raise RunError(f"storage: {folder} is no whole store of tokens as this host sees it; every host must share it")
     BadRows(max_bad_rows, **found["bad"]).refuse()
     return found
 
 
-def _make(shelf: Path, folder: Path, recipe: Recipe, alone: bool) -> None:
+def _make(cache: Path, folder: Path, recipe: Recipe, alone: bool) -> None:
     """Builds beside the place and moves there; what killed builders left goes first, if there can be no living one."""
     if alone:
-        for left in shelf.glob(f".{recipe.key}.*.part"):
+        for left in cache.glob(f".{recipe.key}.*.part"):
             shutil.rmtree(left)
-    part = Path(tempfile.mkdtemp(prefix=f".{recipe.key}.", suffix=".part", dir=shelf))
+    part = Path(tempfile.mkdtemp(prefix=f".{recipe.key}.", suffix=".part", dir=cache))
     try:
         part.chmod(0o755)  # other hosts may read as other users
         build(recipe, part)
@@ -71,14 +71,14 @@ def _settle(part: Path) -> None:
 
 def _publish(part: Path, folder: Path) -> None:
     """Moves a finished store into place. One that is there and whole is kept, one that is broken is replaced."""
-    if folder.exists() and not opened(folder):
+    if folder.exists() and not read_index(folder):
         aside = part.with_name(part.name.replace(".part", ".broken.part"))
         folder.rename(aside)
         shutil.rmtree(aside)
     try:
         part.rename(folder)
     except OSError:
-        if not opened(folder):  # else another builder was first
+        if not read_index(folder):  # else another builder was first
             raise
 
 
