@@ -23,7 +23,7 @@ _HEAD = re.compile(r"(\d{1,9}) (sha256:[0-9a-f]{64})")
 _PIECE = re.compile(r"(\d{1,9})/(\d{1,9}) ([A-Za-z0-9+/=]+)")
 
 
-def written(document: dict[str, Any]) -> str:
+def encode(document: dict[str, Any]) -> str:
     """The lines, each with its end."""
     data = zlib.compress(canonical(plain(document)), 9)
     text = base64.b64encode(data).decode()
@@ -33,7 +33,7 @@ def written(document: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def find(log: str) -> dict[str, Any] | None:
+def decode(log: str) -> dict[str, Any] | None:
     """The document in a log, None if no line of it is there. Raises EvidenceError if it is torn, altered or doubled."""
     said = [line.removeprefix(MARK) for line in log.splitlines() if line.startswith(MARK)]
     if not said:

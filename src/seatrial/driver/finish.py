@@ -28,7 +28,7 @@ def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collec
     Returns what had to be ended.
     """
 
-    def left() -> list[processes.Process]:
+    def left() -> list[processes.HostProcess]:
         return [process for process in processes.of_run(root, session) if process.pid not in kept]
 
     return [str(process) for process in processes.end(left, grace)]

@@ -1,7 +1,7 @@
 """The half of `seatrial inspect` that runs in the cluster: `python -m seatrial.driver.inspect`, a Ray job without CPUs.
 
-It joins the Ray that is there, has one actor without CPUs on each host of the training watch it for a window, prints
-what they saw as one marked block, and ends; the actors end with it. It writes no file and touches no process.
+It joins the Ray that is there and starts one actor without CPUs on each host of the training. The actors watch for a
+window and end with it; what they saw is printed as one marked block. It writes no file and touches no process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from seatrial.driver import ray_internals
-from seatrial.driver.block import written
+from seatrial.driver.block import encode
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe.observed import HostObserver
@@ -32,24 +32,24 @@ def main() -> int:
     import ray
 
     ray.init(address="auto", log_to_driver=False, logging_level="WARNING")
-    watch = Watch(request["job"])
-    signal.signal(signal.SIGTERM, watch.stop)  # ray.init puts its own in place
+    observers = HostObservers(request["job"])
+    signal.signal(signal.SIGTERM, observers.stop)  # ray.init puts its own in place
     try:
-        seen = watch.carry_out(request["nodes"], float(request["seconds"]))
+        seen = observers.carry_out(request["nodes"], float(request["seconds"]))
     except Interrupted as error:
         print(f"seatrial: {error}", file=sys.stderr)
         return EXIT_ENDED_EARLY
     finally:
-        watch.close()
+        observers.close()
         ray.shutdown()
     sys.stdout.flush()
-    left = memoryview(written(seen).encode())
+    left = memoryview(encode(seen).encode())
     while left:  # in one go, past whatever else writes there
         left = left[os.write(sys.stdout.fileno(), left) :]
     return EXIT_OK if seen["hosts"] else EXIT_ENDED_EARLY
 
 
-class Watch:
+class HostObservers:
     """One actor without CPUs on each host. It is asked now and then, so that a request to stop is heard in between."""
 
     def __init__(self, job: str):

@@ -41,7 +41,7 @@ LOGS_TIMEOUT_S = 60.0
 OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object store
 
 
-class Group:
+class TrainWorkerGroup:
     """A group of workers at work.
 
     Ray is waited for in a thread: an exception that a signal handler raises inside `ray.get` is swallowed there.
@@ -109,9 +109,9 @@ class RaySession:
         """Its workers inherit nothing of this process: the mark that tells them from others' goes with the job."""
         return {"address": address, "runtime_env": {"env_vars": {RUN_VARIABLE: str(self._layout.root)}}}
 
-    def start_group(self, role: str) -> Group:
+    def start_group(self, role: str) -> TrainWorkerGroup:
         """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
-        return Group(lambda: self._fit(role), self._layout.root)
+        return TrainWorkerGroup(lambda: self._fit(role), self._layout.root)
 
     def owns(self, pid: int) -> bool:
         """Whether a process was there when Ray was: the processes of this Ray itself."""

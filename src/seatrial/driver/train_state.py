@@ -17,7 +17,7 @@ ANSWER_S = 5.0
 DETAIL_CHARACTERS = 2000  # the end of a traceback says what it was
 
 
-class TrainState:
+class RayTrainState:
     """The runs of the Ray jobs whose drivers have one of some pids on this host."""
 
     def __init__(self) -> None:

@@ -15,12 +15,12 @@ from seatrial.evidence import counted
 from seatrial.evidence.facts import Fact, unknown
 from seatrial.evidence.gather import Run
 from seatrial.plan.traffic import Sent, messages, sent
-from seatrial.probe.nccl.carry import unpack
-from seatrial.probe.nccl.counted import difference
+from seatrial.probe.nccl.counter_snapshots import difference
 from seatrial.probe.nccl.facts import Log
 from seatrial.probe.nccl.findings import CORROBORATED, DISAGREE, Finding, Moved, findings
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.logs import merged
+from seatrial.probe.nccl.serialize import unpack
 from seatrial.probe.nccl.summary import summary
 
 NAME = "transport.nccl"

@@ -36,7 +36,7 @@ from seatrial.trial.script import Script
 
 POLL_S = 0.2
 SLACK_S = 90.0  # what the driver may take beyond the trial's own limits: Ray's start and stop
-Watch = Callable[[str, dict[str, Any]], None]
+OnEvent = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,8 @@ class Requests:
             signal.signal(number, handler)
 
 
-def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> SealedRun:
-    """Runs a trial to its sealed record. `started` is told the run directory, `watch` every event as it appears.
+def run(trial: Trial, started: Callable[[Layout], None], on_event: OnEvent) -> SealedRun:
+    """Runs a trial to its sealed record. `started` is told the run directory, `on_event` every event as it appears.
 
     Raises InputError before anything is started, RunError if not even a record could be written.
     """
@@ -151,7 +151,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Sealed
             started(layout)
             driver = _start(trial, layout, session)
             try:
-                _follow(driver, layout, trial, watch, requests)
+                _follow(driver, layout, trial, on_event, requests)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(driver.pid, signal.SIGKILL)  # it has ended, unless following it failed
@@ -180,7 +180,9 @@ def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[byte
     return driver
 
 
-def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch, requests: Requests) -> None:
+def _follow(
+    driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, on_event: OnEvent, requests: Requests
+) -> None:
     """Until the driver ends. The first request to stop asks it to stop and seal, the second ends it."""
     follower = Follower(layout)
     limits = trial.workload.timeout
@@ -189,7 +191,7 @@ def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch
     while True:
         ended = driver.poll() is not None
         for name, event in follower.poll():
-            watch(name, event)
+            on_event(name, event)
             # A script that does not observe says nothing for hours; what it is given is the driver's to decide.
             if trial.script or not name.startswith("probe-"):
                 moved = time.monotonic()
@@ -197,7 +199,7 @@ def _follow(driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch
             return
         if requests.count > asked:
             asked = requests.count
-            watch("launcher", {"event": "interrupted", "times": asked})
+            on_event("launcher", {"event": "interrupted", "times": asked})
             _stop(driver, hard=asked > 1)
         if time.monotonic() - moved > allowed * (overdue + 1):
             overdue += 1

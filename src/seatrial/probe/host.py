@@ -18,12 +18,12 @@ from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Environment, Leftover
 from seatrial.events.wires import HostSample
 from seatrial.events.writer import NODE_VARIABLE, host_identity
-from seatrial.probe import carried, counters, interfaces, processes, sockets
+from seatrial.probe import counters, interfaces, processes, sockets, tcp_info
+from seatrial.probe.driver_events import DriverEvents, ends_the_run
 from seatrial.probe.hardware import describe
 from seatrial.probe.nccl import collect
 from seatrial.probe.packages import installed
-from seatrial.probe.sockets import Watch
-from seatrial.probe.told import Told, ends_the_run
+from seatrial.probe.sockets import ConnectionWatch
 
 INTERVAL_S = 1.0
 LOOK_EVERY = 4
@@ -40,8 +40,8 @@ class HostProbe:
         self._root = Path(path).parents[2]
         self._events = Writer(Path(path), run=run, attempt=attempt, role="probe", claims=claims, trial=trial)
         self._folder, self._attempt = Path(path).parent, attempt
-        self._driver = Told(Layout(self._root).driver_events)
-        self._sockets = Watch()
+        self._driver = DriverEvents(Layout(self._root).driver_events)
+        self._sockets = ConnectionWatch()
         self._peaks: dict[str, int] = {}
         self._libraries: dict[str, int] = {}
         self._pids: list[int] = []
@@ -109,11 +109,11 @@ class HostProbe:
         )
         self._events.close()
 
-    def _ranks(self) -> list[processes.Process]:
+    def _ranks(self) -> list[processes.HostProcess]:
         """Training processes on this host. A pid of theirs may be another process's by now: the title tells."""
         return [p for p in processes.with_pids(set(self._members().values())) if processes.TRAIN_WORKER in p.command]
 
-    def _outliving(self) -> list[processes.Process]:
+    def _outliving(self) -> list[processes.HostProcess]:
         """Ranks that are still there, and what they have started."""
         started = [
             process
@@ -146,10 +146,10 @@ class HostProbe:
     def _carried(self, members: dict[str, int]) -> dict[str, list[tuple[str, str, str]]] | None:
         """What the connections of each process have sent, by the kernel's count; None where it does not tell."""
         try:
-            known = carried.by_inode()
+            known = tcp_info.by_inode()
         except OSError:
             return None
-        held = {name: sockets.held(pid) or frozenset() for name, pid in members.items()}
+        held = {name: sockets.socket_inodes(pid) or frozenset() for name, pid in members.items()}
         return {
             name: sorted((c.local, c.remote, exact(c.sent)) for inode in inodes if (c := known.get(inode)))
             for name, inodes in held.items()

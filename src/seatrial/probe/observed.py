@@ -16,12 +16,12 @@ from typing import Any
 from seatrial.canon import digest, exact, plain, utc
 from seatrial.events import Redactor
 from seatrial.events.writer import host_identity, machine_identity
-from seatrial.probe import carried, counters, gpus, interfaces, loaded, train_logs
+from seatrial.probe import counters, gpus, interfaces, loaded, tcp_info, train_logs
 from seatrial.probe.hardware import describe
 from seatrial.probe.interfaces import PROC, SYS
 from seatrial.probe.packages import installed
 from seatrial.probe.processes import TRAIN_WORKER
-from seatrial.probe.sockets import held
+from seatrial.probe.sockets import socket_inodes
 
 SETTINGS = ("NCCL_", "FI_", "GLOO_", "OFI_NCCL_", "CUDA_VISIBLE_DEVICES", "RAY_TRAIN_")
 INTERVAL_S = 1.0
@@ -79,7 +79,7 @@ class HostObserver:
             "window": window.json(),
             "attempts": train_logs.attempts(self._logs, self._job),
             "checkpoint": train_logs.checkpoint(self._logs, self._job),
-            "gpus": gpus.use(),
+            "gpus": gpus.utilization(),
         }
 
     def _host(self) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class Window:
         self._last: counters.Counters = {}
         self._backwards: set[str] = set()
         self._times: list[tuple[float, str]] = []
-        self._connections: dict[tuple[int, str, str], list[carried.Carried]] = {}
+        self._connections: dict[tuple[int, str, str], list[tcp_info.TcpConnection]] = {}
         self._untold = ""
 
     def look(self) -> None:
@@ -156,12 +156,12 @@ class Window:
         if self._untold:
             return
         try:
-            table = carried.by_inode()
+            table = tcp_info.by_inode()
         except OSError as error:
             self._untold = f"{error.strerror or error}"
             return
         for pid in self.started.keys() - self._gone.keys():
-            for inode in (held(pid, self._proc) or frozenset()) & table.keys():
+            for inode in (socket_inodes(pid, self._proc) or frozenset()) & table.keys():
                 seen = table[inode]
                 ends = self._connections.setdefault((pid, seen.local, seen.remote), [seen, seen])
                 ends[1] = seen

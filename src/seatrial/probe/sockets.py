@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 Connections = dict[str, list[Pair]]
 
 
-class Watch:
+class ConnectionWatch:
     """Follows the connections of processes.
 
     The kernel walks a table of a size that grows with the machine's memory to write /proc/net/tcp, milliseconds each
@@ -63,7 +63,7 @@ def connections(pids: Mapping[str, int], proc: Path = PROC) -> Connections:
     return found
 
 
-def held(pid: int, proc: Path = PROC) -> frozenset[str] | None:
+def socket_inodes(pid: int, proc: Path = PROC) -> frozenset[str] | None:
     """Inodes of the sockets that a process has open; None if it is gone."""
     return _sockets(proc / str(pid))
 

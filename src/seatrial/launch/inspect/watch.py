@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from seatrial.driver.block import find
+from seatrial.driver.block import decode
 from seatrial.driver.code import travelling
 from seatrial.driver.inspect import REQUEST_VARIABLE, SLACK_S, START_S
 from seatrial.driver.ray_internals import JOB_STOP_WAIT
@@ -106,7 +106,7 @@ def _ended(cluster: StateDashboard, name: str, seconds: float) -> Job:
 def _result(cluster: StateDashboard, job: Job) -> dict[str, Any]:
     try:
         log = cluster.log(job.id)
-        seen = find(log)
+        seen = decode(log)
     except NoAnswer as error:
         raise RunError(f"the connection was lost: {error}") from None
     except EvidenceError as error:

@@ -15,8 +15,8 @@ from pathlib import Path
 from seatrial.canon import exact
 from seatrial.events import Redactor
 from seatrial.events.wires import NcclLog
-from seatrial.probe.nccl.carry import pack
 from seatrial.probe.nccl.reader import Reader
+from seatrial.probe.nccl.serialize import pack
 
 KEPT_BYTES = 16 << 20  # of each log, from its beginning: connections are made at the start
 BLOCK = 1 << 20

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seatrial.probe.nccl.facts import Log, Process
+from seatrial.probe.nccl.facts import Log, ProcessLog
 from seatrial.probe.nccl.graph import Communicator, Edge
 
 MOVED_BYTES = 1 << 20  # less than a step of any model: rendezvous and health checks move this much
@@ -227,7 +227,7 @@ def _intranode(log: Log, all_of_them: list[Communicator], ranks: int) -> Finding
     return Finding("intranode", value, LOG_ONLY, why, _samples(edges))
 
 
-def _inside(edge: Edge, processes: Iterable[Process]) -> str:
+def _inside(edge: Edge, processes: Iterable[ProcessLog]) -> str:
     """The path of a connection inside a host; the topology search says whether P2P has NVLink under it."""
     if edge.path.kind != "p2p":
         return edge.path.kind

@@ -11,7 +11,7 @@ from seatrial.canon import parse
 HEARD = (b"stalled", b"phase_ended", b"closed", b"train_attempt")
 
 
-class Told:
+class DriverEvents:
     """Follows the driver's events while they grow."""
 
     def __init__(self, path: Path):
