@@ -69,7 +69,7 @@ def test_a_broken_store_is_built_again_and_never_used(made: store.Recipe, tmp_pa
     folder = cache.ensure(tmp_path / "tokens", made)
     whole = content(folder)
     damage(folder)
-    with pytest.raises(RunError, match="is no whole store of tokens"):
+    with pytest.raises(RunError, match="is no complete store on this host"):
         cache.index(folder, 0)
     assert content(cache.ensure(tmp_path / "tokens", made)) == whole
     cache.index(folder, 0)

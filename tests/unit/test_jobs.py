@@ -226,7 +226,7 @@ def test_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EvidenceError, match="no run matches"):
         jobs_submitted.find("x")
     (jobs_submitted.folder() / f"{names[1]}.json").write_text("{}")
-    with pytest.raises(EvidenceError, match="is no note of a submitted run"):
+    with pytest.raises(EvidenceError, match="is no file of a submitted run"):
         jobs_submitted.find("20260102-b")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert jobs_submitted.folder() == tmp_path / "state/seatrial/runs"

@@ -1,4 +1,4 @@
-"""The account of a script that has ended: Ray Train's last word, the event files that count, its checkpoints."""
+"""The events that close a script's run: Ray Train's last state, the event files that count, the checkpoints."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _files(layout: Layout, ranks: int, attempts: list[TrainAttempt]) -> dict[int
 
 
 def _checkpoints(storage: Path) -> Iterator[CheckpointFound]:
-    """Those that Ray Train's list names, as they lie there. Nothing where this host does not see the storage."""
+    """Those in Ray Train's list, with their files. Nothing where this host does not see the storage."""
     try:
         listed = json.loads((storage / SNAPSHOT).read_text())["checkpoint_results"]
     except (OSError, ValueError, KeyError):

@@ -65,7 +65,7 @@ def main() -> int:
 
 
 def _settle(layout: Layout) -> None:
-    """Until nothing writes to the run any more: a file must not grow while it is hashed."""
+    """Waits until nothing writes to the run any more: a file must not grow while it is hashed."""
     for process in processes.end(lambda: list(processes.holding(layout.root)), GRACE_S):
         print(f"seatrial: ended {process}", file=sys.stderr)
     wait_until_still(layout)

@@ -44,13 +44,13 @@ def main() -> int:
         ray.shutdown()
     sys.stdout.flush()
     left = memoryview(encode(seen).encode())
-    while left:  # in one go, past whatever else writes there
+    while left:  # past Python's buffer: nothing else may write in between
         left = left[os.write(sys.stdout.fileno(), left) :]
     return EXIT_OK if seen["hosts"] else EXIT_ENDED_EARLY
 
 
 class HostObservers:
-    """One actor without CPUs on each host. It is asked now and then, so that a request to stop is heard in between."""
+    """One actor without CPUs on each host. It is polled, so that a request to stop is heard in between."""
 
     def __init__(self, job: str):
         self._job = job
@@ -104,7 +104,7 @@ class HostObservers:
                 raise Interrupted("stopped on request")
 
     def _answers(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """What each node answers within some seconds; why the others do not becomes their problem."""
+        """What each node answers within some seconds. For a node that does not, the reason is noted as its problem."""
         import ray
 
         deadline, waiting = time.monotonic() + seconds, list(asked.values())
@@ -132,7 +132,7 @@ class SeatrialObserver(HostObserver):
 
 
 def _observer(node: str, pids: list[int], job: str) -> Any:
-    """In the image's own interpreter; where the node has no room even for that, it waits, and is given up in time."""
+    """Starts an observer in the image's own interpreter. Where a node has no room for it, it waits and is given up."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

@@ -1,5 +1,4 @@
-"""What touches Ray: the session and its two groups of workers; `probes` and `backend` beside it. Written to Ray 2.56's
-surface."""
+"""The Ray of one run, and its groups of workers. Written to the public API of Ray 2.56; the rest is `ray_internals`."""
 
 from __future__ import annotations
 
@@ -106,7 +105,7 @@ class RaySession:
         }
 
     def _already_there(self, address: str) -> dict[str, Any]:
-        """Its workers inherit nothing of this process: the mark that tells them from others' goes with the job."""
+        """Its workers inherit nothing of this process: the job itself carries the mark of the run."""
         return {"address": address, "runtime_env": {"env_vars": {RUN_VARIABLE: str(self._layout.root)}}}
 
     def start_group(self, role: str) -> TrainWorkerGroup:
@@ -114,17 +113,17 @@ class RaySession:
         return TrainWorkerGroup(lambda: self._fit(role), self._layout.root)
 
     def owns(self, pid: int) -> bool:
-        """Whether a process was there when Ray was: the processes of this Ray itself."""
+        """Whether a process is one of this Ray's own: it was there as soon as Ray was."""
         return pid in self._own
 
     def packages(self) -> list[str]:
-        """What is installed for the workers at submission."""
+        """Packages that Ray installs for the workers."""
         return list(self._trial.runtimeEnv.pip)
 
     def variables(self) -> dict[str, str]:
-        """What every process of a team's own script is given; which rank one is, is known later.
+        """Environment variables for every process of a team's own script. Which of them are ranks is known later.
 
-        Not all of them are ranks: Ray's own actors for all jobs may be started by this one, and outlive it.
+        None is marked as a rank: Ray's own actors for all jobs may be started by this one, and outlive it.
         """
         given: dict[str, str] = self._runtime_env()["env_vars"]
         del given[MEMBER_VARIABLE]
@@ -164,7 +163,7 @@ class RaySession:
         root = str(self._layout.root)
         variables = {RUN_VARIABLE: root, MEMBER_VARIABLE: root, **asked.env_vars, "PYTHONPATH": path}
         if self._private and "GLOO_SOCKET_IFNAME" not in os.environ:
-            # All ranks are on this machine: a VPN or a stale host name must not come between them.
+            # All ranks are on this machine: no VPN and no stale host name may come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if self._trial.cluster.require:
             variables.setdefault(collect.PINNED, collect.OFI_NETWORK)
@@ -173,8 +172,7 @@ class RaySession:
     def keep_logs(self) -> None:
         """Copies what this job's workers wrote on each host; a private Ray's logs are collected with its session.
 
-        Raises what the first host failed with that could not, once all others are done. One that did not answer before
-        is not asked.
+        Raises the first host's error, once all hosts are done. A host that did not answer before is not asked.
         """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -212,19 +210,19 @@ class RaySession:
 
 
 def _keep_logs(target: str, job: str, environment: dict[str, str]) -> None:
-    """On the host whose logs they are."""
+    """Runs on the host whose logs it copies."""
     collect_job_logs(ray_internals.logs_folder(), Path(target), job, environment)
 
 
 def _package_path(asked: str) -> str:
-    """Where this package lies, before the path that was asked for: the workers run the code that runs here."""
+    """This package's own place, then the path that was asked for: the workers run the code that runs here."""
     own = [str(Path(part).parent) for part in seatrial.__path__]  # several where it comes in zips
     others = [path for path in asked.split(os.pathsep) if path and path not in own]
     return os.pathsep.join((*own, *others))
 
 
 def _log_nccl(run: str, rank: int) -> None:
-    """Has NCCL write a file of this process, which this host's probe reads. A setting that is there wins.
+    """Has NCCL log to a file of this process, which this host's probe reads. A setting that is there wins.
 
     NCCL reads its settings with the first collective, which is the training's first roll call.
     """

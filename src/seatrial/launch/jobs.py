@@ -77,7 +77,7 @@ def check_client() -> None:
 
 
 def differences(versions: Versions) -> list[str]:
-    """What differs between here and there. Raises InputError for a Python that cannot run the driver."""
+    """What differs between this client and the cluster. Raises InputError for a Python that cannot run the driver."""
     said, own = [], version("ray")
     if _numbers(versions.ray)[:2] != _numbers(own)[:2]:
         said.append(f"the cluster runs Ray {versions.ray}, this client {own}")
@@ -164,7 +164,7 @@ def attach(name: str, address: str) -> tuple[Dashboard, Job]:
 
 
 def at_once(ask: Callable[[], Answer]) -> Answer:
-    """An answer that nothing is waited for. Raises InputError where the dashboard gives none."""
+    """One answer, without another try. Raises InputError where the dashboard gives none."""
     try:
         return ask()
     except NoAnswer as error:
@@ -172,7 +172,7 @@ def at_once(ask: Callable[[], Answer]) -> Answer:
 
 
 class LogTail:
-    """What a job says, as whole lines for people; a delivery in it is not."""
+    """A job's log as whole lines, without the delivered record in it."""
 
     def __init__(self, dashboard: Dashboard, name: str):
         self._dashboard, self._name = dashboard, name
@@ -187,9 +187,9 @@ class LogTail:
 
 
 def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = None) -> Job:
-    """Says the job's lines, or those that `tail` has not shown, until it has ended.
+    """Shows the job's lines until it ends; with `tail`, those that it has not shown.
 
-    Raises RunError when the dashboard gives no answer for too long: the run goes on without this process.
+    Raises RunError when the dashboard does not answer for LOST_S: the run goes on without this process.
     """
     tail, since, told = tail or LogTail(dashboard, name), time.monotonic(), False
     while True:
@@ -241,7 +241,7 @@ def stop(dashboard: Dashboard, job: Job, say: Say) -> str:
 def said(log: str, start: str) -> str:
     """The rest of seatrial's own line that starts so; empty if there is none.
 
-    Where it runs goes before all that a script may say, its seal and its record come after.
+    Its run directory comes before all that a script may say: the first such line counts. Of others the last does.
     """
     begin = f"seatrial: {start}"
     found = [line.removeprefix(begin).strip() for line in log.splitlines() if line.startswith(begin)]

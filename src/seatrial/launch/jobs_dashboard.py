@@ -1,6 +1,6 @@
-"""A Ray cluster's dashboard as its REST API for jobs shows it, every wait bounded and every refusal one line.
+"""A Ray cluster's dashboard, by its REST API for jobs. Every wait is bounded, every refusal one line.
 
-Needs neither Ray nor a library: what attaches, stops and collects runs on any machine. A token is sent only to a
+Needs neither Ray nor a library, so that `attach`, `stop` and `collect` run on any machine. A token is sent only to a
 cluster that asks for one, and never along a redirect.
 """
 

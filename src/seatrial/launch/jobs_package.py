@@ -65,7 +65,7 @@ def refuse_secrets(trial: Trial) -> None:
 
 
 def local_paths(trial: Trial, base: Path | None) -> Iterator[str]:
-    """What is said of paths below the trial's own folder, but for its script: a relative path means this machine."""
+    """Warnings for paths below the trial's own folder, except its script: such a path means this machine."""
     for keys, value in _texts(trial.resolved(), ()) if base else ():
         if Path(value).is_relative_to(str(base)) and keys != ("workload", "script"):
             yield f"{dotted(keys)}: {value} lies in this trial's folder; expected a path that the cluster's hosts have"
@@ -96,7 +96,7 @@ def _relative(trial: Trial, base: Path | None) -> Trial:
 
 
 def _pack_folder(base: Path, archive: Path, trial: str) -> None:
-    """By Ray's own packing, which respects .gitignore and .rayignore: what a `ray job submit` here would take along."""
+    """Packs with Ray's own code, which respects .gitignore and .rayignore: as `ray job submit` does."""
     if (base / TRIAL).exists():
         raise InputError(f"{base / TRIAL} exists", expected="this name free: the resolved trial travels under it")
     logging.getLogger("ray").setLevel(logging.ERROR)  # its hint at the size comes as an error of our own

@@ -1,4 +1,4 @@
-"""A small note of each run that was submitted from here: where it is. No secrets, nothing that the cluster needs."""
+"""The runs that were submitted from here: a small file each, with the cluster's address and no secrets."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def folder() -> Path:
     return (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "seatrial" / "runs"
 
 
-def keep(note: Submission) -> Path:
-    """Writes a note. Raises OSError."""
+def keep(submission: Submission) -> Path:
+    """Writes the file of a run. Raises OSError."""
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder() / f"{note.id}.json"
-    path.write_text(json.dumps({"schema": SCHEMA, **asdict(note)}, indent=2) + "\n", encoding="utf-8")
+    path = folder() / f"{submission.id}.json"
+    path.write_text(json.dumps({"schema": SCHEMA, **asdict(submission)}, indent=2) + "\n", encoding="utf-8")
     return path
 
 
@@ -70,4 +70,4 @@ def _read(path: Path) -> Submission:
             raise ValueError(SCHEMA)
         return Submission(**document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise NotSubmittedHere(f"{path} is no note of a submitted run; remove it") from None
+        raise NotSubmittedHere(f"{path} is no file of a submitted run; remove it") from None

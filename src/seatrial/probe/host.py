@@ -1,7 +1,7 @@
 """The probe of one host: an observer beside the training processes that outlives them.
 
-It samples once a second, into its own file. The training processes never read what it reads. Beyond that it does on its
-host what the driver cannot do from another: it has ranks write their stacks, and ends those that outlive the run.
+It samples once a second, into a file of its own. It also does what the driver cannot do from another host: it has ranks
+write their stacks, and ends those that outlive the run.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class HostProbe:
             self._problem = error
 
     def _hear(self) -> None:
-        """Does what follows, on this host, from what the driver has written."""
+        """Acts on the driver's new events: a stall, a new attempt, the end of the run."""
         for event in self._driver.new():
             if event["event"] == "stalled":
                 for process in self._ranks():
@@ -114,7 +114,7 @@ class HostProbe:
         return [p for p in processes.with_pids(set(self._members().values())) if processes.TRAIN_WORKER in p.command]
 
     def _outliving(self) -> list[processes.HostProcess]:
-        """Ranks that are still there, and what they have started."""
+        """Ranks that are still there, and the processes that they have started."""
         started = [
             process
             for process in processes.of_run(self._root, variable=processes.MEMBER_VARIABLE)

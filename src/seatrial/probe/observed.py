@@ -1,4 +1,4 @@
-"""One host of a job that already runs, watched for a window: nothing is written, stopped, or asked of its processes.
+"""One host of a running job, watched for a window: nothing is written, and its processes are left alone.
 
 A process is its pid *and* when it started: a pid that has been given to another process meanwhile is another process.
 """
@@ -41,14 +41,14 @@ class HostObserver:
         self._problem: BaseException | None = None
 
     def begin(self, seconds: float) -> bool:
-        """Starts to look for so many seconds, and returns at once: an actor that is busy would outlive its job."""
+        """Starts to watch for so many seconds and returns at once: an actor that is busy would outlive its job."""
         os.nice(NICE)
         self._seconds = seconds
         threading.Thread(target=self._watch, name="observer", daemon=True).start()
         return True
 
     def seen(self) -> dict[str, Any] | None:
-        """What was seen; None while it looks. Raises what the looking failed with."""
+        """What was seen; None while it watches. Raises what the watching failed with."""
         if self._problem:
             raise self._problem
         return self._seen
@@ -129,8 +129,11 @@ class Window:
         self._untold = ""
 
     def look(self) -> None:
-        """One look. The interfaces' counters are read first at the first look, last at the others: what the connections
-        carried between their readings then lies within what the interfaces did."""
+        """Reads all counters once.
+
+        The interfaces are read before the connections the first time, and after them later: what the connections
+        carried then lies within what the interfaces counted.
+        """
         self._check()
         if self._times:
             self._connect()

@@ -1,4 +1,4 @@
-"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere blind.
+"""What the kernel says about processes: which belong to a run, what they have open. Linux only; elsewhere none.
 
 A host is a network namespace, as in `events.writer.host_identity`: processes of another one are another host's, also
 where hosts share a machine and see each other's.
@@ -37,7 +37,7 @@ class HostProcess:
 
 
 def of_run(root: Path, session: str = "", variable: str = RUN_VARIABLE) -> Iterator[HostProcess]:
-    """Live processes of a run: its directory in their environment, or its Ray session in what their output goes to.
+    """Live processes of a run: with its directory in their environment, or their output in its Ray session.
 
     One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
     """

@@ -1,4 +1,4 @@
-"""Who talks to whom: the established TCP connections of a process, by the sockets it holds."""
+"""The established TCP connections of a process, by the sockets that it has open."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Bytes that each TCP connection of this network namespace has carried, by the kernel's own count for it.
+"""Bytes that each TCP connection of this network namespace has carried, by the kernel's `struct tcp_info`.
 
-An interface's counter says what everybody on a host sent; this says what one connection did. Linux, over
+An interface's counter is for all processes of a host; this is for one connection. Linux, over
 NETLINK_SOCK_DIAG (include/uapi/linux/sock_diag.h and inet_diag.h), which needs no privilege in one's own namespace.
 """
 

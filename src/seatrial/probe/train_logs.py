@@ -86,7 +86,7 @@ def _tail(path: Path) -> bytes:
 
 
 def _whole(path: Path) -> bytes:
-    """All of it, of a log that never ends its last part."""
+    """All of a log, or of a very long one its end."""
     return _part(path, max(0, _size(path) - WHOLE_BYTES), WHOLE_BYTES)
 
 

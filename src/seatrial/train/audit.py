@@ -1,7 +1,7 @@
-"""The planned data once more, from the source: read, tokenised and cut again by a process that took no part.
+"""Makes the planned data again from its source, in a process that did not train: reads, tokenises and cuts it.
 
-Nothing of the store that the ranks read is believed but the lengths of documents that no planned row touches: those are
-not tokenised again where the whole would be long.
+One thing is taken from the store that the ranks read: where the data is large, the lengths of documents that no planned
+row touches. Those documents are not tokenised again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WHOLE = 1 << 24  # tokens up to which everything is tokenised again, as chat alw
 
 @contextmanager
 def recomputed(context: Context, used: Dataset) -> Iterator[Dataset]:
-    """The data of a trial made again from its source, in a temporary folder. Synthetic tokens are their own source."""
+    """Makes the data of a trial again, in a temporary folder. Synthetic tokens have no source and stay."""
     if used.folder is None:
         yield used
         return
@@ -66,7 +66,7 @@ def lengths(context: Context, used: Dataset) -> KnownLength:
 
 
 def _touched(split: Split, rows: list[int]) -> npt.NDArray[np.bool_]:
-    """For each document whether one of `rows` has a token of it."""
+    """Says for each document whether one of `rows` has a token of it."""
     spans = np.asarray([split.span(number) for number in rows], dtype=np.int64)
     first = np.searchsorted(split.starts, spans[:, 0], side="right") - 1
     last = np.searchsorted(split.starts, spans[:, 1], side="left")
@@ -77,7 +77,7 @@ def _touched(split: Split, rows: list[int]) -> npt.NDArray[np.bool_]:
 
 
 def audit(context: Context, data: Dataset) -> Iterator[DataAudited]:
-    """Digest of every step's planned samples over all ranks, a few thousand steps an event, and of all windows."""
+    """Digests of each step's planned samples over all ranks, and of all held-out windows."""
     batch, total = context.trial.training.global_batch, context.plan.steps
     windows = data.windows_digest()
     for first in range(0, total, AUDIT_STEPS):

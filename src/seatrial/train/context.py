@@ -36,7 +36,7 @@ class Rank:
 
     @property
     def is_local_rank_zero(self) -> bool:
-        """The one rank of each host that reports what is the same for all of them."""
+        """Whether this rank reports what is the same for all ranks of its host."""
         return self.local_rank == 0
 
 
@@ -109,13 +109,13 @@ def on_all_ranks(act: Callable[[], T]) -> T:
 
 
 def failure(error: BaseException, during: str) -> ProcessFailed:
-    """What a process ends with, in one line."""
+    """The event of the error that ends this process, in one line."""
     said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
     return ProcessFailed(error=said.strip().partition("\n")[0], during=during)
 
 
 def carry_out(context: Context, phases: Iterator[str]) -> None:
-    """Runs named phases on this rank, and closes its event file; an error is recorded with the phase it came in."""
+    """Runs named phases on this rank and closes its event file. An error is recorded with the phase it came in."""
     during = "start"
     try:
         for during in phases:  # noqa: B007 - the phase reached is what an error happened during

@@ -1,4 +1,4 @@
-"""The layers that only a training process can tell: what its interpreter has, what torch it loaded, on which device."""
+"""Environment layers that only a training process knows: its packages, its torch, its device."""
 
 from __future__ import annotations
 

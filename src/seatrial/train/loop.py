@@ -107,7 +107,7 @@ def _fetch_once(context: Context) -> Path | None:
 
 
 def record_data(context: Context, data: Dataset) -> None:
-    """Each rank records the data it has; rank 0 its manifest, the baselines and the overlap of the splits."""
+    """Each rank records the data that it has. Rank 0 adds manifest, baselines and the overlap of the splits."""
     mine = DataOpened(
         source=data.source,
         manifest=data.manifest,
@@ -134,7 +134,7 @@ def record_data(context: Context, data: Dataset) -> None:
 
 
 def baselines_and_overlap(data: Dataset) -> list[Event]:
-    """What a model without learning would reach, and how much of the held-out windows stands in train."""
+    """What a model without learning would reach, and how much of the held-out windows is in train."""
     if data.bigrams is None:
         return []
     nats, sizes = baselines.score(data)
@@ -142,7 +142,7 @@ def baselines_and_overlap(data: Dataset) -> list[Event]:
 
 
 def train(context: Context, state: TrainState) -> None:
-    """All steps. They are written as those of a script's own loop; the gradient's reduction alone is known exactly."""
+    """All steps, recorded as those of a script's own loop are. Only here the gradient's reduction is known exactly."""
     plan, work = context.plan, context.trial.training
     watch = gradients.ExactWatch(state.module, state.mesh)
     steps = Steps(context, state.optimizer, watch, plan.gradient_roll_calls)

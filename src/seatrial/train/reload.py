@@ -1,7 +1,7 @@
-"""The end check: a new process, a new model and a new optimizer load the final checkpoint and say what they got.
+"""The end check: new processes build a new model and optimizer, load the final checkpoint and report what they got.
 
-The same processes score the held-out windows again, before and after the load, fit the baselines again and recompute
-the planned data from the source: a second witness for what the training ranks reported.
+They also score the held-out windows before and after the load, fit the baselines and make the planned data again: a
+second witness for what the training ranks reported.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _phases(context: Context) -> Iterator[str]:
 def _updates(
     module: nn.Module, optimizer: torch.optim.Optimizer, nothing_loaded: bool
 ) -> tuple[dict[str, int], list[str]]:
-    """The optimizer's own count for each trainable parameter, and the parameters that never had a gradient."""
+    """The optimizer's own count of updates by parameter, and the parameters that never had a gradient."""
     updates: dict[str, int] = {}
     dead: list[str] = []
     for name, parameter in module.named_parameters():

@@ -25,7 +25,7 @@ class TrainingJob:
 
     @property
     def name(self) -> str:
-        """As its owner knows it: the submission's id, else Ray's."""
+        """The submission id, else Ray's id."""
         return str(self.details.get("submission_id") or self.job)
 
     def training(self) -> dict[str, list[int]]:
@@ -36,7 +36,7 @@ class TrainingJob:
         return dict(found)
 
     def nodes(self) -> dict[str, list[int]]:
-        """The same, and no pid on the nodes that only have a controller."""
+        """The same, with the nodes that only have a controller: no pid there."""
         return {**{node: [] for node in self.controllers}, **self.training()}
 
 

@@ -1,4 +1,4 @@
-"""Has the hosts of a job watched: a short Ray job without CPUs, whose actors end with it."""
+"""Watches the hosts of a job by a short Ray job without CPUs, whose actors end with it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ Say = Callable[[str], None]
 def watch(cluster: StateDashboard, chosen: TrainingJob, seconds: float, say: Say) -> dict[str, Any]:
     """What the hosts' observers saw.
 
-    Raises RunError where none could be started, none answered or the connection was lost, Interrupted where the user
-    has had enough. The job in the cluster has ended then, as far as it could be reached.
+    Raises RunError where none could be started, none answered or the connection was lost, and Interrupted when the user
+    stops it. The job in the cluster is ended then, if it can be reached.
     """
     name = f"{PREFIX}{secrets.token_hex(4)}"
     with _interruptible():

@@ -1,4 +1,4 @@
-"""Counters of hosts, from snapshots that somebody took before and after, to what each host moved.
+"""What each host of a job moved, from snapshots of its counters that somebody took before and after.
 
 A line is `{"host": "node-0", "counters": {"efa/rdmap0s6": {"tx_bytes": "1", …}, "net/eth0": {…}}}`; the event file of a
 run's probe is of this form too. The first and the last line of a host count.

@@ -1,4 +1,4 @@
-"""What the lines of a job add up to: processes, communicators, connections. Values; no text is kept but for samples."""
+"""What the lines of a job add up to: processes, communicators, connections. Of the text only samples are kept."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ProcessLog:
         self.current = self.raw[-1]
 
     def begin(self, member: Member) -> None:
-        """A communicator more; what is connected from here on may be its."""
+        """Adds a communicator. Connections from here on may be its."""
         member.generation = len(self.members)
         if member.generation:
             self.raw.append({})
@@ -79,7 +79,7 @@ class Connection:
 
 @dataclass
 class Log:
-    """Everything that was read."""
+    """Everything that was read of a job's logs."""
 
     processes: dict[LogWriter, ProcessLog] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)  # of banners without a frame: once a job before 2.22

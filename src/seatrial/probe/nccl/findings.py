@@ -1,4 +1,4 @@
-"""Three questions to a job's logs, each with one of DESIGN's words and the reason for it.
+"""Answers three questions from a job's logs, each with one finding and its reason.
 
 `refuted` needs one whole line that says otherwise. `log-only` needs every rank, every host and both ends of every
 connection. `corroborated` needs counters of every host besides: a log alone never proves which way bytes went.

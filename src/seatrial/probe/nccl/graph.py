@@ -15,7 +15,7 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """Rank `a` sends to rank `b`: which hosts those are, empty where nobody said; `ends` of it that were logged."""
+    """Rank `a` sends to rank `b`. `source` and `target` are their hosts, empty where no log names them."""
 
     a: int
     b: int
@@ -28,7 +28,7 @@ class Edge:
 
     @property
     def between_hosts(self) -> bool:
-        """A NET connection whose other end nobody named is taken to leave its host: that is what it is for."""
+        """A NET connection whose other end no log names is taken to leave its host: that is what NET is for."""
         if self.source and self.target:
             return self.source != self.target
         return self.path.kind == "net"

@@ -1,4 +1,4 @@
-"""Log files as a user names them: files, folders, compressed ones, standard input; several at once."""
+"""Log files as a user names them: files, folders, compressed files, standard input; several at once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Logs to facts, in one pass and in bounded memory.
 
-Most lines of a big log are connection lines, and most of those repeat what the line before said for another channel. So
-a line is cut with `partition`, looked up by what stands behind its channel, and parsed only when that is new.
+Most lines of a big log are connection lines, and most of those repeat the line before for another channel. So a line is
+cut with `partition`, looked up by what stands behind its channel, and parsed only when that is new.
 """
 
 from __future__ import annotations

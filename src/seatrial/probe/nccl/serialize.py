@@ -1,4 +1,4 @@
-"""A log's facts as plain JSON and back: logs are read where they were written, only what they say travels."""
+"""A log's facts as plain JSON and back: logs are read where they were written, and only their facts travel."""
 
 from __future__ import annotations
 

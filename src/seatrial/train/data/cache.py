@@ -1,7 +1,7 @@
-"""Where stores are kept: `<storage>/tokens/<key>/`, each made in a folder of its own and moved into place whole.
+"""The cache of tokenised stores: `<storage>/tokens/<key>/`. A store is built beside its place and moved there whole.
 
-Two builders of one key: the second waits for the first's lock, which ends with its process, and then finds the store.
-Where a file system has no locks both build, and the first to move its folder into place wins.
+Of two builders of one key, the second waits for the first's lock and then finds the store. The lock ends with the
+process that holds it. On a file system without locks both build, and the first to move its store into place wins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from seatrial.train.data.store import Recipe, build, read_index
 
 
 def ensure(cache: Path, recipe: Recipe) -> Path:
-    """The folder of the store, built if there is none that is whole.
+    """The folder of the store. It is built unless a complete one is there.
 
     Raises RunError for data with more bad rows than the trial allows, and where the storage gives out.
     """
@@ -39,16 +39,19 @@ def ensure(cache: Path, recipe: Recipe) -> Path:
 
 
 def index(folder: Path, max_bad_rows: int) -> dict[str, Any]:
-    """The index of a store. Raises RunError for one that is not whole, or has more bad rows than the trial allows."""
+    """The index of a store. Raises RunError if it is not complete, or has more bad rows than the trial allows."""
     found = read_index(folder)
     if found is None:
-        raise RunError(f"storage: {folder} is no whole store of tokens as this host sees it; every host must share it")
+        raise RunError(f"storage: {folder} is no complete store on this host; expected storage that all hosts share")
     BadRows(max_bad_rows, **found["bad"]).refuse()
     return found
 
 
 def _make(cache: Path, folder: Path, recipe: Recipe, alone: bool) -> None:
-    """Builds beside the place and moves there; what killed builders left goes first, if there can be no living one."""
+    """Builds a store beside its place and moves it there.
+
+    `alone` says that no other process builds this key: then what killed builders left is removed first.
+    """
     if alone:
         for left in cache.glob(f".{recipe.key}.*.part"):
             shutil.rmtree(left)
@@ -63,14 +66,14 @@ def _make(cache: Path, folder: Path, recipe: Recipe, alone: bool) -> None:
 
 
 def _settle(part: Path) -> None:
-    """What is renamed into place must be on the disk, not only promised to be."""
+    """Flushes every file to the disk: a rename must not be there before its content."""
     for path in part.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
 
 
 def _publish(part: Path, folder: Path) -> None:
-    """Moves a finished store into place. One that is there and whole is kept, one that is broken is replaced."""
+    """Moves a finished store into place. A complete one that is there is kept; a broken one is replaced."""
     if folder.exists() and not read_index(folder):
         aside = part.with_name(part.name.replace(".part", ".broken.part"))
         folder.rename(aside)
@@ -84,7 +87,7 @@ def _publish(part: Path, folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Holds the lock of one key, and says whether the file system has locks at all."""
+    """Holds the lock of one key. Yields whether the file system has locks at all."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""The tokenised store: built once from a source, kept under the digests of what it was made of, read by mapping.
+"""The tokenised store: built once from a source, named by the digest of what it is made of, read by memory mapping.
 
 A folder holds for each split `tokens`, `starts` (first token of each document, and the end) and with chat `answers`
 (1 where the assistant speaks) and `rows` (first document of each row, and the end); `pairs` counts the bytes of the
@@ -71,7 +71,7 @@ class _Sink:
         self.size += len(data)
 
     def skip(self, size: int) -> None:
-        """A hole, which takes no room; the digest of such a file means nothing."""
+        """Leaves a hole, which takes no room on disk. The digest of such a file means nothing."""
         self.file.truncate(self.file.tell() + size)
         self.file.seek(size, 1)
         self.size += size
@@ -94,7 +94,7 @@ class _SplitWriter:
         self.inside = more
 
     def skip(self, length: int) -> None:
-        """A document that need not be known: a hole of its length, in tokens."""
+        """A document that need not be tokenised: a hole of its length, in tokens."""
         self._begin()
         self.sinks[f"{self._split}.tokens"].skip(length * np.dtype(self._dtype).itemsize)
         self.tokens += length
@@ -110,7 +110,7 @@ class _SplitWriter:
         self._filled += len(ids)
 
     def close(self) -> None:
-        """The ends of the last document and of the last row."""
+        """Writes the ends of the last document and of the last row, and closes the files."""
         self._write("starts", np.asarray([self.tokens], dtype="<i8"))
         if f"{self._split}.rows" in self.sinks:
             self._write("rows", np.asarray([self.documents], dtype="<i8"))

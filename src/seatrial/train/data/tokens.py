@@ -1,4 +1,4 @@
-"""What a rank reads: rows of tokens in which documents stay apart; row order is `plan.order`'s.
+"""What a rank reads: rows of tokens in which documents stay apart, in the order of `plan.order`.
 
 A row is `sequence_length + 1` tokens: inputs are all but the last, targets all but the first. Text is one stream of
 documents cut into rows; a chat row is whole conversations and a rest of padding. Positions restart at each document,
@@ -117,7 +117,7 @@ class Split:
 
 @dataclass(frozen=True)
 class StoreStatistics:
-    """What the store says of itself beyond its tokens."""
+    """Figures of a store: counts of documents, of targets and of bad rows, and the largest token."""
 
     documents: int = 0  # of train
     counted: int = 0  # targets of all rows of train

@@ -1,4 +1,4 @@
-"""What a script's batches hold: a digest of each, the number of its tokens, and what the tokens look like."""
+"""A script's batches: the digest of each, the number of its tokens, and statistics of the tokens."""
 
 from __future__ import annotations
 

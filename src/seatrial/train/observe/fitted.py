@@ -1,4 +1,4 @@
-"""Gradient roll calls of a loop that is not ours: what it does to the gradient after the reduction is not known."""
+"""Gradient roll calls of a script's own loop: what it does to the gradient after the reduction is not known."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FittedWatch:
         self.start = self._share.start
 
     def reduced(self) -> None:
-        """Keeps a copy of the gradient, on this rank alone: whether other ranks get here is not known yet."""
+        """Keeps a copy of the gradient, without a collective: whether other ranks get here is not known yet."""
         gradient = self._share.parameter.grad
         self._gradient = None if gradient is None else gradient.detach().clone()
 

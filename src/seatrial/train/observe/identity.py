@@ -76,7 +76,7 @@ def _rank(train: Any) -> tuple[int, int, RankSource]:
 
 
 def _group() -> str:
-    """Without Ray: what the launcher says, and where there is a process group, its first process to come here."""
+    """Without Ray: the launcher's variables, or where there is a process group, its first process to come here."""
     said = ":".join(
         os.environ.get(name, "")
         for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -96,9 +96,9 @@ def _device(local_rank: int) -> torch.device:
 
 
 def number_attempt(layout: Layout, group: str) -> int:
-    """The number of the attempt of a group: the first that nobody has, or that this group has already.
+    """The number of a group's attempt: the first that is free, or that this group has already.
 
-    A link puts a whole file in place or none: of two that come first, one wins.
+    A link puts a whole file in place or none: of two groups that take a number at once, one wins.
     """
     content = canonical({"group": group}) + b"\n"
     for number in itertools.count(1):

@@ -1,4 +1,4 @@
-"""What `observe()` gives inside a trial: one rank's own account of a training loop that is not seatrial's."""
+"""What `observe()` gives inside a trial: one rank records a training loop that is not seatrial's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RollCallSteps:
 
 
 class Observation:
-    """Observes between `__enter__` and `__exit__`; `seatrial.train.observe.Observer` says what each call means."""
+    """Observes between `__enter__` and `__exit__`; `seatrial.train.observe.Observer` documents the calls."""
 
     def __init__(
         self, root: Path, *, model: Any, optimizer: Any, steps: int | None, by: By = "observe", strategy: str = ""
@@ -243,7 +243,7 @@ class Observation:
         self._rank.events.write(CheckpointNoted(step=self._steps.number, path=os.fspath(path)))
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is done inside is no training time."""
+        """A block whose time is no training time."""
         return self._steps.aside()
 
     def __exit__(
@@ -285,7 +285,7 @@ class Observation:
         self._rank.events.close()
 
     def _failed(self, error: BaseException, during: str) -> None:
-        """Records what the training ends with, which stays what it ends with if that cannot be recorded."""
+        """Records the error that the training ends with. The training ends with it also where it cannot be recorded."""
         try:
             self._rank.events.write(failure(error, during))
             self._rendezvous.leave()

@@ -1,4 +1,4 @@
-"""What a rank proves about itself: roll calls, digests of its shards."""
+"""What a rank reports for others to check: roll calls, and digests of its shards."""
 
 from __future__ import annotations
 

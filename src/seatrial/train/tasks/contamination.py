@@ -1,7 +1,7 @@
-"""Items that stand in the training tokens: a model that was trained on the answers is graded on its memory.
+"""Finds items in the training tokens: a model that was trained on the answers is graded on its memory.
 
-Of an item, its last 64, 32 or 16 tokens are looked for, prompt and right answer together: the most that it has. An item
-of fewer than 16 tokens is not compared: chance and idiom would look like copies.
+An item is its prompt and right answer. Its last 64 tokens are looked for, or the last 32 or 16 of a shorter one. An
+item of fewer than 16 tokens is not compared: chance and idiom would look like copies.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _evaluate(scorer: Scorer, task: Task, manager: Any) -> list[LoggedSample]:
 
 @contextmanager
 def _leading() -> Iterator[None]:
-    """lm_eval returns results where LOCAL_RANK is 0 alone; here every rank evaluates the whole task."""
+    """lm_eval returns results only where LOCAL_RANK is 0; here every rank needs them."""
     kept = os.environ.get("LOCAL_RANK")
     os.environ["LOCAL_RANK"] = "0"
     try:
@@ -187,14 +187,14 @@ def scatter_gather(scorer: Scorer, requests: Sequence[Any], answer: Callable[[Se
 
 
 def _likelihoods(scorer: Scorer, task: Task, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-    """Too long a text loses its beginning, as in lm_eval's own models."""
+    """A text that is too long loses its beginning, as in lm_eval's own models."""
     pairs = [pair(scorer.text, *request.args) for request in requests]
     kept = [(before[-max(1, scorer.longest + 1 - len(after)) :], after) for before, after in pairs]
     return scorer.likelihoods(kept, task.batch)
 
 
 def _refuse_sampling(task: Task, requests: Sequence[Any]) -> None:
-    """By every rank over all requests: one that raised alone would leave the others waiting."""
+    """Every rank looks at all requests: one that raised alone would leave the others waiting."""
     for request in requests:
         wanted = request.args[1]
         if wanted.get("do_sample") and float(wanted.get("temperature", 1.0)) > 0:

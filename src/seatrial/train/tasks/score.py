@@ -1,4 +1,4 @@
-"""Scores the tasks of a trial in one phase: each rank its items, all ranks in lockstep."""
+"""Scores the tasks of a trial in one phase: each rank scores its own items, all ranks in lockstep."""
 
 from __future__ import annotations
 

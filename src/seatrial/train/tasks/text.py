@@ -34,7 +34,7 @@ class ByteCodec:
         return bytes(t for t in tokens if t < 256).decode("utf-8", "replace")
 
     def chat(self, messages: Sequence[dict[str, str]], answering: bool = True) -> str:
-        raise RunError("a chat needs the model's tokenizer, this one is bytes")
+        raise RunError("chat: true needs a model with a tokenizer; this model's tokens are bytes")
 
 
 class ModelCodec:
