@@ -1,4 +1,4 @@
-"""Seals what a driver leaves that could not: `python -m seatrial.driver.guard RUN`.
+"""Seals the run of a driver that could not do so itself: `python -m seatrial.driver.guard RUN`.
 
 On a cluster nobody waits for the driver as the launcher does on a laptop, and Ray ends a process that has joined it
 as soon as it loses the raylet. The guard never joins Ray. It lives as long as its stdin, a pipe whose other end only

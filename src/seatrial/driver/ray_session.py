@@ -41,7 +41,7 @@ OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object
 
 
 class TrainWorkerGroup:
-    """A group of workers at work.
+    """One group of Ray Train workers, from its start to its end.
 
     Ray is waited for in a thread: an exception that a signal handler raises inside `ray.get` is swallowed there.
     """
@@ -203,7 +203,7 @@ class RaySession:
         )
 
     def close(self) -> None:
-        """Ends a private Ray and every process of it; leaves one that was there before, which ends this job alone."""
+        """Ends a private Ray with all its processes. Of a Ray that was there before, only this job ends."""
         import ray
 
         ray.shutdown()

@@ -160,7 +160,7 @@ def attach(name: str, address: str) -> tuple[Dashboard, Job]:
     jobs = {job.id: job for job in at_once(dashboard.jobs) if job.id.startswith(PREFIX) or job.id == name}
     if name == "last" and jobs:
         return dashboard, jobs[max(jobs)]
-    return dashboard, jobs[jobs_submitted.choose(name, sorted(jobs), dashboard.address)]
+    return dashboard, jobs[jobs_submitted.match_run(name, sorted(jobs), dashboard.address)]
 
 
 def at_once(ask: Callable[[], Answer]) -> Answer:

@@ -48,11 +48,11 @@ def find(name: str) -> Submission:
         raise NotSubmittedHere(f"{name}: no run was submitted from here ({folder()} holds none)")
     if name == "last":
         return _read(known[-1])
-    meant = choose(name, [path.stem for path in known], str(folder()))
+    meant = match_run(name, [path.stem for path in known], str(folder()))
     return _read(folder() / f"{meant}.json")
 
 
-def choose(name: str, known: list[str], where: str) -> str:
+def match_run(name: str, known: list[str], where: str) -> str:
     """The id that `name` is, or the only one that begins with it, also without `seatrial-`. Raises EvidenceError."""
     if name in known:
         return name

@@ -32,7 +32,7 @@ class DriverEvents:
 
 
 def ends_the_run(event: dict[str, Any]) -> bool:
-    """Whether the run is over: after the reload, after a phase that did not finish, or once the driver has closed its file."""
+    """Whether the run is over: after the reload, a phase that did not finish, or the driver's last event."""
     if event["event"] == "phase_ended":
         return bool(event["phase"] == "reload" or event["status"] != "finished")
     return bool(event["event"] == "closed")

@@ -70,6 +70,7 @@ def _touched(split: Split, rows: list[int]) -> npt.NDArray[np.bool_]:
     spans = np.asarray([split.span(number) for number in rows], dtype=np.int64)
     first = np.searchsorted(split.starts, spans[:, 0], side="right") - 1
     last = np.searchsorted(split.starts, spans[:, 1], side="left")
+    # A difference array: its running sum counts the rows that touch each document, in memory of one number each.
     change = np.zeros(len(split.starts) + 1, dtype=np.int64)
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)

@@ -78,7 +78,7 @@ class TrainState:
 
 
 def build(context: Context) -> TrainState:
-    """A new model, sharded and filled, its optimizer, and the data."""
+    """Builds and shards a new model, fills it, and makes its optimizer; opens the data."""
     trial, work = context.trial, context.trial.training
     folder = _fetch_once(context)
     config = model.configure(work.model, folder)

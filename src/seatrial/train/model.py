@@ -95,7 +95,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def materialise(model: nn.Module, trial: Trial, config: Any, folder: Path | None, device: torch.device) -> None:
-    """Fills a sharded skeleton with rank 0's weights and buffers.
+    """Fills a sharded meta model with rank 0's weights and buffers.
 
     Buffers are sent one by one: rotary tables are not in the state dict, and are garbage after `to_empty`.
     """

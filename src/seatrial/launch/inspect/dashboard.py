@@ -1,4 +1,4 @@
-"""What Ray's dashboard says of a job that already runs: over its HTTP API, and only reads."""
+"""What Ray's dashboard says of a running job, over its HTTP API, read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From what was seen to a sealed record: the same run directory as a run's, marked as observed."""
+"""Writes what was seen into a run directory, marked as observed, and seals it."""
 
 from __future__ import annotations
 

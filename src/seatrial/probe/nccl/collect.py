@@ -24,7 +24,7 @@ PINNED, OFI_NETWORK = "NCCL_NET", "Libfabric"  # with it NCCL fails where the OF
 
 
 def folder(run: str, attempt: int) -> Path:
-    """Where the processes of this host write; the same for all of them, without a word between them."""
+    """The folder that the processes of this host write to. All of them compute the same one."""
     return Path(tempfile.gettempdir()) / f"seatrial-nccl-{run}" / f"a{attempt}"
 
 

@@ -40,7 +40,7 @@ class BigramCounts:
     def _count(self) -> None:
         lengths = np.asarray([len(text) for text in self._waiting], dtype=np.int64)
         stream = np.frombuffer(b"".join(self._waiting), dtype=np.uint8).astype(np.uint16)
-        codes = (stream[:-1] << 8) | stream[1:]
+        codes = (stream[:-1] << 8) | stream[1:]  # one number a pair, so that one bincount does it
         inside = np.ones(len(codes), dtype=bool)
         ends = np.cumsum(lengths)[:-1]
         inside[ends[(ends > 0) & (ends <= len(codes))] - 1] = False  # from one text to the next

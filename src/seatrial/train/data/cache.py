@@ -23,7 +23,7 @@ from seatrial.train.data.store import Recipe, build, read_index
 def ensure(cache: Path, recipe: Recipe) -> Path:
     """The folder of the store. It is built unless a complete one is there.
 
-    Raises RunError for data with more bad rows than the trial allows, and where the storage gives out.
+    Raises RunError for data with more bad rows than the trial allows, or if the storage fails.
     """
     folder = cache / recipe.key
     try:

@@ -82,7 +82,7 @@ def map_store(
     windows: int,
     max_bad_rows: int,
 ) -> Dataset:
-    """A dataset over a store. Raises RunError if the store is not whole, or too small."""
+    """A dataset over a store. Raises RunError if the store is not complete, or too small."""
     index = cache.index(folder, max_bad_rows)
     train, heldout = (_split(folder, split, index, sequence_length) for split in SPLITS)
     bigrams = np.fromfile(folder / "pairs", dtype="<i8").reshape(256, 256)

@@ -145,6 +145,7 @@ def fit(shares: Tensor, reduced: Tensor) -> dict[str, Any]:
         return {"unclear": "the reduced gradient is zero"}
     if target.numel() <= len(used):
         return {"unclear": f"{target.numel()} elements cannot tell {len(used)} ranks apart"}
+    # Shares of norm one: a rank with small gradients must not look like one that cannot be told apart.
     norms = wide[used].norm(dim=1)
     basis = (wide[used] / norms[:, None]).T
     u, s, vh = torch.linalg.svd(basis, full_matrices=False)

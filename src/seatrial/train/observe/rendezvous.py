@@ -48,7 +48,7 @@ class Rendezvous:
         if not ready:
             self._store.add(f"{key}/unready", 1)
         if self._store.add(f"{key}/arrived", 1) == self._world:
-            self._store.compare_set(f"{key}/verdict", "", "go")
+            self._store.compare_set(f"{key}/verdict", "", "go")  # the first verdict stands, for all ranks
         if self._verdict(key) != b"go":
             here = self._store.add(f"{key}/arrived", 0)
             self.off = f"at {at}, {here} of {self._world} ranks came within {PATIENCE_S:.0f} s, or one had left before"

@@ -29,7 +29,7 @@ ScoredItem = tuple[int, str, object, str, list[object]]
 
 @dataclass(frozen=True)
 class Scorer:
-    """What scoring needs: a model to forward, its text codec, and where this rank stands."""
+    """What scoring needs: the context of this rank, the model, and its text codec."""
 
     context: Context
     module: nn.Module
