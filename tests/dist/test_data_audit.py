@@ -14,8 +14,8 @@ from seatrial.errors import RunError
 from seatrial.events.schema import DataAudited
 from seatrial.train import audit
 from seatrial.train.context import Context, open_context
-from seatrial.train.data import Dataset, shelf
-from seatrial.train.data.opening import mapped, recipe_of
+from seatrial.train.data import Dataset, cache
+from seatrial.train.data.opening import open_store, recipe_of
 from seatrial.train.data.source import content_digest, source_of
 from seatrial.train.data.tokenizer import ByteTokenizer
 from tests.support.data import files
@@ -45,8 +45,8 @@ def context(tmp_path: Path) -> Context:
 
 def opened(context: Context) -> Dataset:
     source = source_of(context.trial.training.data)
-    folder = shelf.ensure(context.layout.root.parent / "tokens", recipe_of(context, source, ByteTokenizer()))
-    return mapped(context, folder, ByteTokenizer(), ("text", content_digest(source)), {})
+    folder = cache.ensure(context.layout.root.parent / "tokens", recipe_of(context, source, ByteTokenizer()))
+    return open_store(context, folder, ByteTokenizer(), ("text", content_digest(source)), {})
 
 
 def audited(context: Context, used: Dataset) -> DataAudited:
@@ -60,7 +60,7 @@ def test_the_planned_rows_are_made_again(context: Context, whole: int, monkeypat
     used = opened(context)
     assert audited(context, used) == next(audit.audit(context, used))
     with audit.recomputed(context, used) as again:
-        assert np.array_equal(used.pairs, again.pairs)
+        assert np.array_equal(used.bigrams, again.bigrams)
         assert again.folder != used.folder
         zeros = [int((d.train.tokens[:] == 0).sum()) for d in (used, again)]
     assert (zeros[1] > zeros[0] * 100) == (whole == 0)  # documents that no planned row touches stay untokenised

@@ -13,7 +13,7 @@ np = pytest.importorskip("numpy")
 
 from seatrial.errors import RunError
 from seatrial.train.data import store
-from seatrial.train.data.opening import over
+from seatrial.train.data.opening import map_store
 from seatrial.train.data.source import source_of
 from seatrial.train.data.tokenizer import ModelTokenizer
 from seatrial.train.data.tokens import IGNORED, Dataset
@@ -42,7 +42,7 @@ def test_only_the_assistant_counts(models: dict[str, Path], name: str) -> None:
     assert said.ids is not None
     assert said.answers is not None
     assert text(tokenizer, said.ids) == tokenizer._tokenizer.apply_chat_template(conversation(41), tokenize=False)
-    runs = [r for _, r in store.spoken(tokenizer, said.ids, said.answers)]
+    runs = [r for _, r in store.counted_runs(tokenizer, said.ids, said.answers)]
     answers = [m["content"] for m in conversation(41) if m["role"] == "assistant"]
     assert runs == [f"{a}\0\n".encode() for a in answers]  # NUL stands for the end-of-text token
 
@@ -89,7 +89,7 @@ def opened(tmp_path: Path, model: Path, rows: list[Any], length: int, bad: int =
     recipe = store.Recipe(source_of(data), ModelTokenizer(model), True, length, bad)
     (tmp_path / "store").mkdir()
     store.build(recipe, tmp_path / "store")
-    return over(tmp_path / "store", recipe.tokenizer, ("jsonl", "x"), {}, length, 3, 4, bad)
+    return map_store(tmp_path / "store", recipe.tokenizer, ("jsonl", "x"), {}, length, 3, 4, bad)
 
 
 def test_conversations_are_packed_whole_and_padded(models: dict[str, Path], tmp_path: Path) -> None:
@@ -117,17 +117,17 @@ def test_conversations_are_packed_whole_and_padded(models: dict[str, Path], tmp_
         assert row.counted == data.train.counted(number) == sum(alone[d].answers.sum() for d in range(first, last))  # type: ignore[union-attr]
         seen += last - first
     assert seen == 40
-    assert data.account.counted == sum(data.train.counted(n) for n in range(data.rows))
+    assert data.statistics.counted == sum(data.train.counted(n) for n in range(data.rows))
 
 
 def test_a_conversation_longer_than_a_row_loses_its_end(models: dict[str, Path], tmp_path: Path) -> None:
     long_answer = [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one two three " * 50}]
     long_question = [{"role": "user", "content": "count " * 100}, {"role": "assistant", "content": "no"}]
     data = opened(tmp_path, models["plain"], [conversation(1), long_answer, long_question], 128, bad=2)
-    assert data.account.documents == 2
-    assert data.account.truncated == 2  # one in each split
-    assert data.account.bad == {"no answer within sequence_length": 2}
-    assert data.account.named[0].startswith("t.jsonl:3: no answer within sequence_length (")
+    assert data.statistics.documents == 2
+    assert data.statistics.truncated == 2  # one in each split
+    assert data.statistics.bad == {"no answer within sequence_length": 2}
+    assert data.statistics.named[0].startswith("t.jsonl:3: no answer within sequence_length (")
     row = data.train.sample(1)
     assert (row.inputs[:2] >= 0).all()
     assert row.counted > 100

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("numpy")
 
-from seatrial.train.data import shelf
+from seatrial.train.data import cache
 from seatrial.trial.data import Data
 from tests.support.data import jsonl, recipe
 from tests.support.waiting import output_of, wait_for
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.dist
 BUILDER = """
 import json, sys
 from pathlib import Path
-from seatrial.train.data import shelf, store
+from seatrial.train.data import cache, store
 from seatrial.trial.data import Data
 from tests.support.data import recipe
 
 folder, holds = Path(sys.argv[1]), sys.argv[2] == "hold"
-build, good, built = shelf.build, store._good, []
+build, good, built = cache.build, store._good, []
 
 def seen(rows, bad):
     for number, row in enumerate(good(rows, bad)):
@@ -42,9 +42,9 @@ def counted(*arguments):
     built.append(1)
     build(*arguments)
 
-store._good, shelf.build = seen, counted
+store._good, cache.build = seen, counted
 data = Data(train=str(folder / "t.jsonl"), heldout=str(folder / "h.jsonl"))
-store_folder = shelf.ensure(folder / "tokens", recipe(data, 32))
+store_folder = cache.ensure(folder / "tokens", recipe(data, 32))
 print(json.dumps([store_folder.name, len(built)]), flush=True)
 """
 
@@ -95,7 +95,7 @@ def test_two_builders_at_once_build_once(folder: Path) -> None:
         (one, built), (other, again) = said(first), said(second)
     assert one == other
     assert (built, again) == (1, 0)
-    shelf.index(folder / "tokens" / one, 0)
+    cache.index(folder / "tokens" / one, 0)
     assert sorted(p.name for p in (folder / "tokens").iterdir()) == sorted([f".{one}.lock", one])
 
 
@@ -108,5 +108,5 @@ def test_a_builder_killed_half_way_is_followed_by_another(folder: Path) -> None:
         first.kill()
         name, built = said(second)
     assert (name, built) == (made.key, 1)
-    shelf.index(folder / "tokens" / name, 0)
+    cache.index(folder / "tokens" / name, 0)
     assert not list((folder / "tokens").glob(".*.part"))

@@ -163,9 +163,9 @@ def only_rank_zero(rank: int, folder: Path) -> None:
     import torch.distributed as dist
 
     from seatrial import observe
-    from seatrial.train.observe import meeting
+    from seatrial.train.observe import rendezvous
 
-    meeting.PATIENCE_S = meeting.LOOK_S = 1.0
+    rendezvous.PATIENCE_S = rendezvous.LOOK_S = 1.0
     if rank == 0:
         with observe() as trial:
             trial.step(loss=1.0, tokens=1)

@@ -12,11 +12,11 @@ torch = pytest.importorskip("torch")
 
 from seatrial.events import Layout
 from seatrial.train.observe import batches
-from seatrial.train.observe.batches import BLOCK_BYTES, WHOLE_BYTES, Tokens, leaves
+from seatrial.train.observe.batches import BLOCK_BYTES, WHOLE_BYTES, TokenSample, leaves
 from seatrial.train.observe.gradients import choose, fit
+from seatrial.train.observe.identity import number_attempt
 from seatrial.train.observe.module import describe, wrapper_of
-from seatrial.train.observe.observation import Calls
-from seatrial.train.observe.place import claim
+from seatrial.train.observe.observation import RollCallSteps
 from seatrial.train.observe.steps import _closure
 
 pytestmark = pytest.mark.dist
@@ -132,7 +132,7 @@ def test_tokens_are_counted_from_what_a_batch_says() -> None:
 
 
 def test_the_look_of_tokens_is_a_number_that_can_be_checked_by_hand() -> None:
-    tokens = Tokens()
+    tokens = TokenSample()
     assert tokens.seen() is None
     tokens.add(torch.tensor([[0, 0, 1, 3]]), None)
     seen = tokens.seen()
@@ -142,8 +142,8 @@ def test_the_look_of_tokens_is_a_number_that_can_be_checked_by_hand() -> None:
 
 
 def test_gradient_roll_calls_are_at_powers_of_two_and_the_last() -> None:
-    assert [n for n in range(21) if n in Calls(19)] == [1, 2, 4, 8, 16, 19]
-    assert [n for n in range(10) if n in Calls(None)] == [1, 2, 4, 8]
+    assert [n for n in range(21) if n in RollCallSteps(19)] == [1, 2, 4, 8, 16, 19]
+    assert [n for n in range(10) if n in RollCallSteps(None)] == [1, 2, 4, 8]
 
 
 def test_a_closure_of_an_optimizer_is_noticed() -> None:
@@ -157,10 +157,10 @@ def test_an_attempt_has_one_number_however_many_ask(tmp_path: Path) -> None:
     layout = Layout(tmp_path)
     layout.make()
     with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda n: (n % 3, claim(layout, f"group {n % 3}")), range(60)))
+        found = list(pool.map(lambda n: (n % 3, number_attempt(layout, f"group {n % 3}")), range(60)))
     assert len(set(found)) == 3
     assert {number for _, number in set(found)} == {1, 2, 3}
-    assert claim(layout, "group 3") == 4
+    assert number_attempt(layout, "group 3") == 4
     assert not [p for p in layout.events.iterdir() if p.name.startswith(".")]
 
 

@@ -15,7 +15,7 @@ from seatrial.events import Layout, read
 from seatrial.events.schema import ProcessFailed, Step
 from seatrial.record import seal
 from seatrial.train.tasks.lockstep import continuations, in_lockstep, likelihoods
-from seatrial.train.tasks.text import Bytes, OfModel, pair
+from seatrial.train.tasks.text import ByteCodec, ModelCodec, pair
 from tests.support import gloo, tasks
 from tests.support.tasks import scored
 from tests.support.trials import TINY
@@ -86,19 +86,19 @@ def test_logits_that_are_no_numbers_answer_nothing(model: Any) -> None:
 def test_endings_are_found_wherever_they_stand() -> None:
     import numpy as np
 
-    from seatrial.train.tasks.contamination import _CHUNK, standing
+    from seatrial.train.tasks.contamination import _CHUNK, found_in
 
     stream = np.random.default_rng(3).integers(0, 200, _CHUNK + 500).astype(np.uint8)
     here = [tuple(stream[at : at + size].tolist()) for at, size in ((0, 16), (_CHUNK - 20, 64), (_CHUNK + 468, 32))]
     changed = [(*ending[:-1], (ending[-1] + 1) % 200) for ending in here]
-    assert standing(stream, [*here, *changed]) == set(here)
-    assert standing(stream[:10], here) == set()
+    assert found_in(stream, [*here, *changed]) == set(here)
+    assert found_in(stream[:10], here) == set()
 
 
 def test_a_pair_is_cut_where_the_context_ends() -> None:
-    assert pair(Bytes(), "ab", "c") == ([97, 98], [99])
-    assert pair(Bytes(), "ab ", "c") == ([97, 98], [32, 99])
-    assert pair(Bytes(), "", "c") == ([0], [99])
+    assert pair(ByteCodec(), "ab", "c") == ([97, 98], [99])
+    assert pair(ByteCodec(), "ab ", "c") == ([97, 98], [32, 99])
+    assert pair(ByteCodec(), "", "c") == ([0], [99])
 
 
 # ---- whole runs
@@ -176,7 +176,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_model_has_its_own_text(folder: Path) -> None:
-    text = OfModel(folder)
+    text = ModelCodec(folder)
     assert text.ends == (0, 1)
     assert text.decode([*text.encode("the ship sails"), 1]) == "the ship sails"
     asked = text.chat([{"role": "user", "content": "the ship"}])

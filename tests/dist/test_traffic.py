@@ -53,11 +53,11 @@ def listen(folder: Path) -> None:
 
     forward_backward = loop.forward_backward
 
-    def heard(context: Any, trainee: Any, step: int) -> Any:
+    def heard(context: Any, state: Any, step: int) -> Any:
         if step != STEP or dist.get_rank():
-            return forward_backward(context, trainee, step)
+            return forward_backward(context, state, step)
         with Listener():
-            result = forward_backward(context, trainee, step)
+            result = forward_backward(context, state, step)
         (folder / "asked.json").write_text(json.dumps(asked))
         return result
 

@@ -116,7 +116,7 @@ def own_data_on_rank_1() -> None:
     from seatrial.train.context import Context
     from seatrial.train.data import opening
 
-    Context.leads_host = True  # type: ignore[assignment,method-assign]
+    Context.is_local_rank_zero = True  # type: ignore[assignment,method-assign]
     source_of = opening.source_of
     if dist.get_rank() == 1:
 

@@ -33,13 +33,13 @@ import os, socket, sys, threading, time
 def plant():
     while not hasattr(loop := sys.modules.get("seatrial.train.loop"), "_digest"):  # its last name
         time.sleep(0.05)
-    calls, apply = [], loop.apply
+    calls, apply = [], loop.optimizer_step
     def hang_at_the_fifth(*arguments):
         calls.append(arguments)
         if len(calls) == 5 and os.environ["LOCAL_RANK"] == "1":
             threading.Event().wait()
         apply(*arguments)
-    loop.apply = hang_at_the_fifth
+    loop.optimizer_step = hang_at_the_fifth
 
 if socket.gethostname() == "host-two":
     threading.Thread(target=plant, daemon=True).start()

@@ -24,23 +24,23 @@ def frozen_blocks() -> None:
     build = loop.build
 
     def frozen(context: Any) -> Any:
-        trainee = build(context)
-        for block in blocks(trainee.module):
+        state = build(context)
+        for block in blocks(state.module):
             block.requires_grad_(False)
-        return trainee
+        return state
 
     loop.build = frozen
 
 
 def starved_blocks() -> None:
     """The gradients of the blocks' matrices are zeroed before each update: they decay, they count steps, they never learn."""
-    apply, build = loop.apply, loop.build
+    apply, build = loop.optimizer_step, loop.build
     block_parameters: list[torch.nn.Parameter] = []
 
     def remember(context: Any) -> Any:
-        trainee = build(context)
-        block_parameters.extend(p for n, p in trainee.module.named_parameters() if ".layers." in n and p.dim() > 1)
-        return trainee
+        state = build(context)
+        block_parameters.extend(p for n, p in state.module.named_parameters() if ".layers." in n and p.dim() > 1)
+        return state
 
     def starve(optimizer: Any, rate: float) -> None:
         for parameter in block_parameters:
@@ -48,13 +48,13 @@ def starved_blocks() -> None:
                 parameter.grad.zero_()
         apply(optimizer, rate)
 
-    loop.build, loop.apply = remember, starve
+    loop.build, loop.optimizer_step = remember, starve
 
 
 def learning_rate_zero() -> None:
     """The schedule is logged, zero is applied."""
-    apply = loop.apply
-    loop.apply = lambda optimizer, rate: apply(optimizer, 0.0)
+    apply = loop.optimizer_step
+    loop.optimizer_step = lambda optimizer, rate: apply(optimizer, 0.0)
 
 
 def wrong_schedule() -> None:
@@ -64,8 +64,8 @@ def wrong_schedule() -> None:
 
 def rate_at_a_tenth() -> None:
     """The optimizer is given a tenth of the rate that the schedule says."""
-    apply = loop.apply
-    loop.apply = lambda optimizer, rate: apply(optimizer, rate / 10)
+    apply = loop.optimizer_step
+    loop.optimizer_step = lambda optimizer, rate: apply(optimizer, rate / 10)
 
 
 def shuffled_labels() -> None:
@@ -99,14 +99,14 @@ def heldout_in_train() -> None:
 
 def heldout_fetched() -> None:
     """The training stream is clean, and training reads the held-out windows all the same."""
-    fetch = loop.fetch
+    fetch = loop.micro_batch
 
     def leaked(data: Any, wanted: range) -> Any:
         from dataclasses import replace
 
         return fetch(replace(data, train=data.heldout), wanted)
 
-    loop.fetch = leaked
+    loop.micro_batch = leaked
 
 
 def swapped_parts() -> None:
@@ -117,8 +117,8 @@ def swapped_parts() -> None:
 
 def same_batch_for_ever() -> None:
     """Every step asks for the next samples and is given the first batch's."""
-    fetch = loop.fetch
-    loop.fetch = lambda data, wanted: fetch(data, range(wanted.start % 16, wanted.start % 16 + len(wanted)))
+    fetch = loop.micro_batch
+    loop.micro_batch = lambda data, wanted: fetch(data, range(wanted.start % 16, wanted.start % 16 + len(wanted)))
 
 
 def restarted_data() -> None:
@@ -129,13 +129,13 @@ def restarted_data() -> None:
 
 def same_shard() -> None:
     """Every rank reads rank 0's part, under its own indices."""
-    fetch = loop.fetch
+    fetch = loop.micro_batch
 
     def same(data: Any, wanted: range) -> Any:
         shift = dist.get_rank() * len(wanted)
         return fetch(data, range(wanted.start - shift, wanted.stop - shift))
 
-    loop.fetch = same
+    loop.micro_batch = same
 
 
 def silent_rank() -> None:
@@ -147,7 +147,7 @@ def silent_rank() -> None:
 
 def skipped_updates() -> None:
     """Every tenth update does not happen."""
-    apply = loop.apply
+    apply = loop.optimizer_step
     count = 0
 
     def skipping(optimizer: Any, rate: float) -> None:
@@ -160,7 +160,7 @@ def skipped_updates() -> None:
                 group["lr"] = rate
             optimizer.zero_grad()
 
-    loop.apply = skipping
+    loop.optimizer_step = skipping
 
 
 def lost_micro_batch() -> None:
@@ -197,30 +197,30 @@ def replicas_apart() -> None:
 
 def moment_not_saved() -> None:
     """The saved state lacks one parameter's second moment."""
-    collect = checkpoint.collect
+    state_dict = checkpoint.state_dict
 
     def lacking(*arguments: Any) -> Any:
-        state = collect(*arguments)
+        state = state_dict(*arguments)
         name = sorted(state["optim"]["state"])[3]
         moments = {k: v for k, v in state["optim"]["state"][name].items() if k != "exp_avg_sq"}
         optim = {**state["optim"], "state": {**state["optim"]["state"], name: moments}}
         return {**state, "optim": optim}
 
-    checkpoint.collect = lacking
+    checkpoint.state_dict = lacking
 
 
 def stale_weights_saved() -> None:
     """Every checkpoint holds the weights of the first one, with the optimizer and the step of its own."""
-    collect = checkpoint.collect
+    state_dict = checkpoint.state_dict
     first: dict[str, Any] = {}
 
     def stale(*arguments: Any) -> Any:
-        state = collect(*arguments)
+        state = state_dict(*arguments)
         if not first:
             first.update({name: tensor.detach().clone() for name, tensor in state["model"].items()})
         return {**state, "model": first}
 
-    checkpoint.collect = stale
+    checkpoint.state_dict = stale
 
 
 def stale_cursor() -> None:

@@ -98,7 +98,7 @@ def joined_documents() -> None:
     """Positions run through each row."""
     from seatrial.train import loop
 
-    fetch = loop.fetch
+    fetch = loop.micro_batch
 
     def joined(data: Any, wanted: range) -> Any:
         import torch
@@ -106,14 +106,14 @@ def joined_documents() -> None:
         inputs, targets, positions = fetch(data, wanted)
         return inputs, targets, torch.arange(positions.shape[1]).expand_as(positions).contiguous()
 
-    loop.fetch = joined
+    loop.micro_batch = joined
 
 
 def questions_learnt() -> None:
     """The loss is over every token, not over the answers alone."""
     from seatrial.train import loop
 
-    fetch = loop.fetch
+    fetch = loop.micro_batch
 
     def everything(data: Any, wanted: range) -> Any:
         inputs, targets, positions = fetch(data, wanted)
@@ -121,7 +121,7 @@ def questions_learnt() -> None:
         targets[:, :-1] = inputs[:, 1:]
         return inputs, targets, positions
 
-    loop.fetch = everything
+    loop.micro_batch = everything
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from seatrial.events.wires import HostSample, NcclLog
 from seatrial.evidence import judge, observe
 from seatrial.evidence.facts.transport import NCCL
 from seatrial.evidence.run import Run
-from seatrial.probe.nccl.carry import pack
 from seatrial.probe.nccl.reader import Reader
+from seatrial.probe.nccl.serialize import pack
 from tests.support.nccl import Job
 from tests.support.wires import S as SIZE
 from tests.support.wires import World, run

@@ -89,8 +89,8 @@ def never_trained() -> None:
     """The optimizer steps at rate zero: nothing is learnt, whatever the log says."""
     from seatrial.train import loop
 
-    apply = loop.apply
-    loop.apply = lambda optimizer, rate: apply(optimizer, 0.0)
+    apply = loop.optimizer_step
+    loop.optimizer_step = lambda optimizer, rate: apply(optimizer, 0.0)
 
 
 # plant, whether it needs a model that has learnt, and verdicts of: digits improve, choice is half right, no drop

@@ -95,10 +95,10 @@ def test_without_a_script_only_the_trial_travels(tmp_path: Path) -> None:
 
 def test_the_package_that_travels_runs_the_driver(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    cargo = pack(quick(), None, tmp_path / "out")
-    there = {str(p.relative_to(cargo.package)) for p in cargo.package.rglob("*") if p.is_file()}
+    package = pack(quick(), None, tmp_path / "out")
+    there = {str(p.relative_to(package.module)) for p in package.module.rglob("*") if p.is_file()}
     assert there == set(travelling())
     command = [sys.executable, "-m", "seatrial.driver", "--help"]
-    path = {"PYTHONPATH": str(cargo.package.parent)}
+    path = {"PYTHONPATH": str(package.module.parent)}
     done = subprocess.run(command, env=path, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "--deliver" in done.stdout, done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from seatrial.train.data import store
-from seatrial.train.data.opening import over
+from seatrial.train.data.opening import map_store
 from seatrial.train.data.source import content_digest, source_of
 from seatrial.train.data.tokenizer import ByteTokenizer
 from seatrial.train.data.tokens import Dataset
@@ -40,7 +40,7 @@ def dataset(train: list[bytes], heldout: list[bytes], length: int, windows: int 
         place.mkdir()
         store.build(made, place)
         source = ("text", content_digest(made.source))
-        return over(place, made.tokenizer, source, made.source.manifest, length, 7, windows, 0)
+        return map_store(place, made.tokenizer, source, made.source.manifest, length, 7, windows, 0)
 
 
 def jsonl(path: Path, rows: list[Any]) -> Path:

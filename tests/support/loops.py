@@ -122,7 +122,7 @@ def train(
 
     from seatrial import observe
     from seatrial.canon import digest
-    from seatrial.train.checkpoint import host_random
+    from seatrial.train.checkpoint import host_rng_state
     from seatrial.train.observe.proofs import tensor_digest
 
     net = model(kind)
@@ -144,5 +144,5 @@ def train(
             optimizer.zero_grad()
             trial.step(loss=loss, tokens=ids.numel())
     held = {name: tensor_digest(p) for name, p in net.named_parameters()}
-    state = {"parameters": held, "random": tensor_digest(torch.get_rng_state()), "host": host_random()}
+    state = {"parameters": held, "random": tensor_digest(torch.get_rng_state()), "host": host_rng_state()}
     (folder / f"end-{rank}").write_text(digest(state))

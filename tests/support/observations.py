@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seatrial.launch.inspect.write import Account, Look
+from seatrial.launch.inspect.write import Inspection, InspectionDirectory
 
 MiB = 1 << 20
 TORCH = {"file": "/x/site-packages/torch/lib/libtorch_cpu.so", "version": "2.13.0", "from": "package torch"}
@@ -69,15 +69,15 @@ def with_process(told: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {**told, "processes": {pid: {**each, **changes} for pid, each in told["processes"].items()}}
 
 
-def look(*hosts: dict[str, Any], claims: list[dict[str, Any]] | None = None, **changes: Any) -> Look:
+def look(*hosts: dict[str, Any], claims: list[dict[str, Any]] | None = None, **changes: Any) -> Inspection:
     told = {
         "job": {"job_id": "02000000", "submission_id": "their-job", "status": "RUNNING"},
         "train": {"unknown": "Ray Train keeps no state"},
         "hosts": {f"node{number + 1}": each for number, each in enumerate(hosts)},
     }
-    return Look(name="their-job", asked={}, claims=claims or [], **{**told, **changes})
+    return Inspection(name="their-job", asked={}, claims=claims or [], **{**told, **changes})
 
 
-def sealed(found: Look, storage: Path) -> tuple[Path, dict[str, Any]]:
+def sealed(found: Inspection, storage: Path) -> tuple[Path, dict[str, Any]]:
     storage.mkdir(exist_ok=True)
-    return Account(found, storage).finish()
+    return InspectionDirectory(found, storage).finish()

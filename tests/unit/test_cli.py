@@ -14,8 +14,10 @@ from jsonschema import Draft202012Validator
 
 from seatrial.canon import canonical, parse
 from seatrial.cli.main import main
+from seatrial.cli.options import options
 from seatrial.cli.schema import schema
 from seatrial.driver.prepare import freeze, new_run
+from seatrial.errors import InputError, InputErrors
 from seatrial.events import Layout
 from seatrial.events.schema import PhaseEnded, PhaseStarted
 from seatrial.record import seal
@@ -222,3 +224,20 @@ def test_judging_again_cites_the_older_record(ended_early: Layout, capsys: Any) 
     assert newer["cites"] == file_digest(ended_early.record)
     assert call("verify") == 0
     assert call("verify", str(ended_early.record)) == 0
+
+
+def test_the_command_line_names_the_option_of_an_argument() -> None:
+    """What is called says which argument is wrong; the command says how that is given."""
+    wrong = [InputError("saw x", field="address", expected="y"), InputError("saw z", field="claims.0")]
+
+    @options(address="--on")
+    def command(error: InputError) -> None:
+        raise error
+
+    for error, line in ((wrong[0], "--on: saw x; expected y"), (wrong[1], "claims.0: saw z")):
+        with pytest.raises(InputError) as caught:
+            command(error)
+        assert str(caught.value) == line
+    with pytest.raises(InputErrors) as several:
+        command(InputErrors(wrong))
+    assert str(several.value).splitlines() == ["--on: saw x; expected y", "claims.0: saw z"]

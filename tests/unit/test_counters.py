@@ -141,7 +141,7 @@ def test_a_watch_speaks_up_when_connections_have_changed(tmp_path: Path) -> None
     process(tmp_path, 1, [71])
     table = tmp_path / "1/net/tcp"
     table.write_text(HEADINGS)
-    watch = sockets.Watch(tmp_path)
+    watch = sockets.ConnectionWatch(tmp_path)
     assert watch.look({"rank-0": 1}) == {"rank-0": []}
     table.write_text(TCP)  # the same socket, connected by now
     connected = {"rank-0": [("10.77.0.12:40961", "10.77.0.13:6379")]}
@@ -154,7 +154,7 @@ def test_a_watch_speaks_up_when_connections_have_changed(tmp_path: Path) -> None
 def test_a_watch_sees_a_connection_that_the_other_end_has_closed(tmp_path: Path) -> None:
     process(tmp_path, 1, [71])
     (tmp_path / "1/net/tcp").write_text(TCP)
-    watch = sockets.Watch(tmp_path)
+    watch = sockets.ConnectionWatch(tmp_path)
     assert [bool(watch.look({"rank-0": 1})) for _ in range(2)] == [True, False]
     (tmp_path / "1/net/tcp").write_text(TCP.replace(" 01 ", " 08 "))
     assert {"rank-0": []} in [watch.look({"rank-0": 1}) for _ in range(sockets.ANEW_EVERY)]

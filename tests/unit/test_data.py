@@ -117,7 +117,7 @@ def test_every_target_that_counts_is_predicted_once_and_from_its_own_document(do
             assert position <= offset
             assert number[place - position] == number[place]
             counted += own
-    assert counted == data.account.counted == sum(data.train.counted(n) for n in range(data.rows))
+    assert counted == data.statistics.counted == sum(data.train.counted(n) for n in range(data.rows))
 
 
 def test_what_a_step_is_divided_by_is_free_of_who_reads_it() -> None:
@@ -149,9 +149,9 @@ def test_baselines_by_hand() -> None:
 
 
 def test_pairs_are_of_one_document() -> None:
-    pairs = dataset([b"ab", b"cd"] * 40, [b"x" * 50], 8).pairs
-    assert pairs is not None
-    counts = {(a, b): int(n) for a, b, n in zip(*np.nonzero(pairs), pairs[np.nonzero(pairs)], strict=True)}
+    bigrams = dataset([b"ab", b"cd"] * 40, [b"x" * 50], 8).bigrams
+    assert bigrams is not None
+    counts = {(a, b): int(n) for a, b, n in zip(*np.nonzero(bigrams), bigrams[np.nonzero(bigrams)], strict=True)}
     assert counts == {(97, 98): 40, (98, 0): 40, (99, 100): 40, (100, 0): 40}
 
 

@@ -12,7 +12,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 from seatrial.errors import RunError
-from seatrial.train.data import shelf, store
+from seatrial.train.data import cache, store
 from tests.support.data import files, recipe
 
 pytestmark = pytest.mark.unit
@@ -31,10 +31,10 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_a_store_is_built_once_and_found_again(
     made: store.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = shelf.ensure(tmp_path / "tokens", made)
+    folder = cache.ensure(tmp_path / "tokens", made)
     assert folder == tmp_path / "tokens" / made.key
-    monkeypatch.setattr(shelf, "build", None)  # a second build would fail
-    assert shelf.ensure(tmp_path / "tokens", made) == folder
+    monkeypatch.setattr(cache, "build", None)  # a second build would fail
+    assert cache.ensure(tmp_path / "tokens", made) == folder
     assert [p.name for p in (tmp_path / "tokens").iterdir() if p.name.endswith(".part")] == []
 
 
@@ -66,13 +66,13 @@ def _data(tmp_path: Path):  # type: ignore[no-untyped-def]
     ],
 )
 def test_a_broken_store_is_built_again_and_never_used(made: store.Recipe, tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
-    folder = shelf.ensure(tmp_path / "tokens", made)
+    folder = cache.ensure(tmp_path / "tokens", made)
     whole = content(folder)
     damage(folder)
-    with pytest.raises(RunError, match="is no whole store of tokens"):
-        shelf.index(folder, 0)
-    assert content(shelf.ensure(tmp_path / "tokens", made)) == whole
-    shelf.index(folder, 0)
+    with pytest.raises(RunError, match="is no complete store on this host"):
+        cache.index(folder, 0)
+    assert content(cache.ensure(tmp_path / "tokens", made)) == whole
+    cache.index(folder, 0)
     assert [p.name for p in (tmp_path / "tokens").iterdir() if p.name.endswith(".part")] == []
 
 
@@ -82,7 +82,7 @@ def test_what_a_killed_builder_left_is_removed(made: store.Recipe, tmp_path: Pat
     (left / "train.tokens").write_bytes(b"half")
     other = tmp_path / "tokens" / ".another-key.abc.part"
     other.mkdir()
-    shelf.ensure(tmp_path / "tokens", made)
+    cache.ensure(tmp_path / "tokens", made)
     assert not left.exists()
     assert other.exists()
 
@@ -91,7 +91,7 @@ def test_without_locks_the_first_to_finish_wins(
     made: store.Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While this one builds, another finishes."""
-    build = shelf.build
+    build = cache.build
     monkeypatch.setattr("fcntl.flock", _refuse)
 
     def overtaken(what: store.Recipe, folder: Path) -> None:
@@ -103,8 +103,8 @@ def test_without_locks_the_first_to_finish_wins(
             (other / "by-another").write_text("")
             other.rename(tmp_path / "tokens" / made.key)
 
-    monkeypatch.setattr(shelf, "build", overtaken)
-    folder = shelf.ensure(tmp_path / "tokens", made)
+    monkeypatch.setattr(cache, "build", overtaken)
+    folder = cache.ensure(tmp_path / "tokens", made)
     assert (folder / "by-another").exists()
     assert sorted(p.name for p in (tmp_path / "tokens").iterdir()) == sorted([f".{made.key}.lock", made.key])
 
@@ -116,14 +116,14 @@ def _refuse(*_: object) -> None:
 def test_a_storage_that_cannot_be_written_is_one_line(made: store.Recipe, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("a file")
     with pytest.raises(RunError, match=r"^storage: .*tokens: File exists$"):
-        shelf.ensure(tmp_path / "tokens", made)
+        cache.ensure(tmp_path / "tokens", made)
 
 
 def test_bad_rows_of_a_store_that_is_there_already_count_too(tmp_path: Path) -> None:
     data = files(tmp_path / "data", [b"good text " * 9, b"\xff"], [b"held out " * 20])
-    shelf.ensure(tmp_path / "tokens", recipe(data.model_copy(update={"max_bad_rows": 1}), 16))
+    cache.ensure(tmp_path / "tokens", recipe(data.model_copy(update={"max_bad_rows": 1}), 16))
     with pytest.raises(RunError, match=r"1 bad rows, expected at most max_bad_rows = 0: 1 not UTF-8; 001\.txt:1"):
-        shelf.ensure(tmp_path / "tokens", recipe(data, 16))
+        cache.ensure(tmp_path / "tokens", recipe(data, 16))
 
 
 @pytest.mark.parametrize("size", [1, 50, 333, 1 << 20])

@@ -55,8 +55,8 @@ def there() -> Iterator[Answers]:
         yield answers
 
 
-def open_(answers: Answers) -> dashboard.Cluster:
-    return dashboard.connect(answers.address)[0]
+def open_(answers: Answers) -> dashboard.StateDashboard:
+    return dashboard.StateDashboard.open(answers.address)[0]
 
 
 @pytest.mark.parametrize("asked", ["", "tune-1", "tune", "02"])

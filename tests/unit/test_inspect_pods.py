@@ -121,8 +121,8 @@ def test_a_page_that_expired_is_asked_for_anew(api: Api) -> None:
     [
         (status("403"), "the pods could not be listed: 403 (needs list pods in namespace ml)"),
         (status("401"), "the pods could not be listed: 401"),
-        ((200, {"items": [{}], "metadata": {}}), "the Kubernetes API answered in another shape than its own"),
-        ((200, []), "the Kubernetes API answered in another shape than its own"),
+        ((200, {"items": [{}], "metadata": {}}), "the Kubernetes API answered in another form than expected"),
+        ((200, []), "the Kubernetes API answered in another form than expected"),
     ],
 )
 def test_why_they_are_not_known(api: Api, refuse: tuple[int, Any], said: str) -> None:

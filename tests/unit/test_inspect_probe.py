@@ -14,8 +14,8 @@ import pytest
 
 from seatrial.driver import block
 from seatrial.errors import EvidenceError
-from seatrial.probe import carried, gpus, loaded, observed, train_logs
-from seatrial.probe.sockets import held
+from seatrial.probe import gpus, loaded, observed, tcp_info, train_logs
+from seatrial.probe.sockets import socket_inodes
 
 pytestmark = pytest.mark.unit
 
@@ -24,18 +24,18 @@ def test_a_connection_has_carried_what_went_over_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as one:
         two, _ = server.accept()
         with two:
-            before = carried.by_inode()[str(os.fstat(one.fileno()).st_ino)]
+            before = tcp_info.by_inode()[str(os.fstat(one.fileno()).st_ino)]
             one.sendall(b"x" * 100_000)
             read = 0
             while read < 100_000:
                 read += len(two.recv(1 << 17))
-            table = carried.by_inode()
+            table = tcp_info.by_inode()
             there, here = table[str(os.fstat(two.fileno()).st_ino)], table[str(os.fstat(one.fileno()).st_ino)]
             assert there.received == 100_000
             assert here.sent - before.sent == 100_000
             assert (here.local, here.remote) == (there.remote, there.local)
             assert here.local == f"127.0.0.1:{one.getsockname()[1]}"
-            assert str(os.fstat(one.fileno()).st_ino) in (held(os.getpid()) or ())
+            assert str(os.fstat(one.fileno()).st_ino) in (socket_inodes(os.getpid()) or ())
 
 
 def test_what_this_interpreter_has_loaded() -> None:
@@ -156,11 +156,11 @@ def test_nvidia_smi_is_read_or_not() -> None:
 
 def test_a_document_comes_whole_through_a_log() -> None:
     document = {"hosts": {f"node{n}": {"packages": {f"p{m}": "1.0" for m in range(50)}} for n in range(20)}}
-    rows = block.written(document).splitlines()
+    rows = block.encode(document).splitlines()
     noise = [line for row in rows for line in (row, "(pid=7) something else")]
-    assert block.find("\n".join(noise)) == document
-    assert block.find("nothing of it") is None
+    assert block.decode("\n".join(noise)) == document
+    assert block.decode("nothing of it") is None
     altered = rows[3][:-3] + ("AAA" if not rows[3].endswith("AAA") else "BBB")
     for broken in (rows[:-1], [*rows[:3], altered, *rows[4:]], rows[1:], [*rows, *rows]):
         with pytest.raises(EvidenceError):
-            block.find("\n".join(broken))
+            block.decode("\n".join(broken))

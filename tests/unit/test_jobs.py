@@ -14,12 +14,12 @@ from seatrial.driver.deliver import lines, pack
 from seatrial.driver.tell import Progress
 from seatrial.errors import EvidenceError, InputError, RunError
 from seatrial.events import Layout
-from seatrial.launch import jobs, jobs_collect, jobs_notes
-from seatrial.launch.jobs import Tail, differences, follow, stop
+from seatrial.launch import jobs, jobs_collect, jobs_submitted
+from seatrial.launch.jobs import LogTail, differences, follow, stop
 from seatrial.launch.jobs_collect import collect
 from seatrial.launch.jobs_dashboard import Dashboard, Versions
-from seatrial.launch.jobs_notes import Note
 from seatrial.launch.jobs_package import local_paths, refuse_secrets
+from seatrial.launch.jobs_submitted import Submission
 from tests.support.trials import tiny
 from tests.unit.jobs_server import Answers, serving
 from tests.unit.test_jobs_delivery import sealed
@@ -64,7 +64,7 @@ def job_log(layout: Layout, directory: str = "") -> str:
 def test_a_log_is_said_once_by_whole_lines_without_the_delivery(server: Answers, layout: Layout) -> None:
     log = job_log(layout)
     said: list[str] = []
-    tail = Tail(Dashboard(server.address), NAME)
+    tail = LogTail(Dashboard(server.address), NAME)
     for end in (0, 30, 70, 90, 4000, len(log)):
         server.job("RUNNING", log[:end])
         said += tail.more()
@@ -214,22 +214,22 @@ def test_differences_are_named_and_an_old_python_refused(monkeypatch: pytest.Mon
 
 def test_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EvidenceError, match="no run was submitted from here"):
-        jobs_notes.find("last")
+        jobs_submitted.find("last")
     names = ("seatrial-20260101-a", "seatrial-20260102-b", "seatrial-20260102-c")
-    notes = [Note(name, "http://head:8265", "tiny", "2026-01-01T00:00:00Z") for name in names]
+    notes = [Submission(name, "http://head:8265", "tiny", "2026-01-01T00:00:00Z") for name in names]
     for note in notes:
-        jobs_notes.keep(note)
-    assert jobs_notes.folder() == tmp_path / ".local/state/seatrial/runs"
-    assert jobs_notes.find(names[0]) == jobs_notes.find("20260101") == notes[0]
+        jobs_submitted.keep(note)
+    assert jobs_submitted.folder() == tmp_path / ".local/state/seatrial/runs"
+    assert jobs_submitted.find(names[0]) == jobs_submitted.find("20260101") == notes[0]
     with pytest.raises(EvidenceError, match="2 runs match"):
-        jobs_notes.find("20260102")
+        jobs_submitted.find("20260102")
     with pytest.raises(EvidenceError, match="no run matches"):
-        jobs_notes.find("x")
-    (jobs_notes.folder() / f"{names[1]}.json").write_text("{}")
-    with pytest.raises(EvidenceError, match="is no note of a submitted run"):
-        jobs_notes.find("20260102-b")
+        jobs_submitted.find("x")
+    (jobs_submitted.folder() / f"{names[1]}.json").write_text("{}")
+    with pytest.raises(EvidenceError, match="is no file of a submitted run"):
+        jobs_submitted.find("20260102-b")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert jobs_notes.folder() == tmp_path / "state/seatrial/runs"
+    assert jobs_submitted.folder() == tmp_path / "state/seatrial/runs"
 
 
 def test_a_secret_is_refused_before_anything_is_asked() -> None:
@@ -277,7 +277,7 @@ def test_progress_says_a_step_when_all_ranks_have_made_it() -> None:
         (("run", "--detach"), "--detach without --on"),
         (("run", "local.yaml", "--on", "head:8265"), "storage.path"),
         (("run", "trial.yaml", "--on", "head:8265"), "seatrial: --on: saw head:8265; expected"),
-        (("run", "trial.yaml", "--on", "http://127.0.0.1:1"), "seatrial: http://127.0.0.1:1 cannot be reached"),
+        (("run", "trial.yaml", "--on", "http://127.0.0.1:1"), "seatrial: --on: http://127.0.0.1:1 cannot be reached"),
         (("attach",), "no run was submitted from here"),
         (("stop", "last"), "no run was submitted from here"),
         (("collect", "x"), "no run was submitted from here"),

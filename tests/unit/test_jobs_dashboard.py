@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.errors import InputError, RunError
 from seatrial.launch import jobs_dashboard
-from seatrial.launch.jobs_dashboard import Dashboard, NoAnswer, NoJob, Versions, address_of, connect
+from seatrial.launch.jobs_dashboard import Dashboard, NoAnswer, NoJob, Versions, address_of
 from tests.unit.jobs_server import VERSION, Answers, serving
 
 pytestmark = pytest.mark.unit
@@ -38,23 +38,23 @@ def server() -> Iterator[Answers]:
 
 def refused(address: str) -> str:
     with pytest.raises(InputError) as caught:
-        connect(address)
+        Dashboard.open(address)
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_versions_are_known_before_anything_is_submitted(server: Answers) -> None:
-    assert connect(server.address)[1] == Versions("2.58.1", "3.13.1")
+    assert Dashboard.open(server.address)[1] == Versions("2.58.1", "3.13.1")
     server.by_path["/api/v0/cluster_metadata"] = [(404, "text/plain", b"404: Not Found")]
-    assert connect(f"{server.address}/")[1] == Versions("2.58.1", "")
+    assert Dashboard.open(f"{server.address}/")[1] == Versions("2.58.1", "")
 
 
 def test_a_token_goes_only_to_a_cluster_that_asks(server: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
-    connect(server.address)
+    Dashboard.open(server.address)
     assert {given for _, _, given in server.asked} == {""}
     server.token = TOKEN
-    connect(server.address)
+    Dashboard.open(server.address)
     assert [given for _, _, given in server.asked[-3:]] == ["", f"Bearer {TOKEN}", f"Bearer {TOKEN}"]
 
 
@@ -63,12 +63,12 @@ def test_where_the_token_is_looked_for(server: Answers, tmp_path: Path, monkeypa
     assert "asks for a token, and none was found" in refused(server.address)
     (tmp_path / ".ray").mkdir()
     (tmp_path / ".ray/auth_token").write_text(f"{TOKEN}\n")
-    connect(server.address)
+    Dashboard.open(server.address)
     (tmp_path / "other").write_text("b" * 64)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "other"))
     assert f"does not take the token from {tmp_path}/other (HTTP 403" in refused(server.address)
     monkeypatch.setenv("RAY_AUTH_TOKEN", f" {TOKEN} ")
-    connect(server.address)
+    Dashboard.open(server.address)
     monkeypatch.delenv("RAY_AUTH_TOKEN")
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "nowhere"))
     assert "No such file" in refused(server.address)
@@ -144,7 +144,7 @@ def test_a_certificate_that_is_not_trusted(tmp_path: Path, monkeypatch: pytest.M
         address = f"https://127.0.0.1:{listening.getsockname()[1]}"
         assert "the certificate is not trusted: self-signed certificate" in refused(address)
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
-        assert connect(address)[1].ray == "2.58.1"
+        assert Dashboard.open(address)[1].ray == "2.58.1"
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nowhere"))
         assert "SSL_CERT_FILE=" in refused(address)
 
@@ -193,4 +193,4 @@ def test_a_failure_that_may_pass_is_no_wrong_input(server: Answers) -> None:
     with pytest.raises(NoAnswer, match="TimeoutError: no agent") as caught:
         Dashboard(server.address).job("x")
     assert isinstance(caught.value, RunError)
-    assert VERSION["ray_version"] == connect(server.address)[1].ray
+    assert VERSION["ray_version"] == Dashboard.open(server.address)[1].ray

@@ -10,10 +10,10 @@ import pytest
 
 from seatrial.events import Redactor
 from seatrial.probe.nccl import collect
-from seatrial.probe.nccl.carry import unpack
 from seatrial.probe.nccl.findings import findings
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.logs import merged
+from seatrial.probe.nccl.serialize import unpack
 from tests.support.nccl import Job
 
 pytestmark = pytest.mark.unit

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.probe.nccl.carry import pack, unpack
 from seatrial.probe.nccl.facts import Log
 from seatrial.probe.nccl.findings import CORROBORATED, INSUFFICIENT, LOG_ONLY, REFUTED, Moved, findings
-from seatrial.probe.nccl.forms import FORMS, recognise
+from seatrial.probe.nccl.forms import FORMS
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.logs import files, read
-from seatrial.probe.nccl.paths import CHANNEL, path_of
+from seatrial.probe.nccl.paths import CHANNEL, transport_path
 from seatrial.probe.nccl.reader import Reader, connections
+from seatrial.probe.nccl.recognise import recognise
+from seatrial.probe.nccl.serialize import pack, unpack
 from tests.support.nccl import NCCL, Job
 
 pytestmark = pytest.mark.unit
@@ -69,15 +70,15 @@ PATHS = {
 
 @pytest.mark.parametrize(("text", "path"), PATHS.items())
 def test_paths(text, path):
-    found = path_of(text.encode())
+    found = transport_path(text.encode())
     assert str(found) == path
     assert found.pxn == ("(3)" in text)
-    assert path_of(text.encode() + b"x") is None or "Libfabric" in text
+    assert transport_path(text.encode() + b"x") is None or "Libfabric" in text
 
 
 @pytest.mark.parametrize("text", ["NET/Sock", "NET/Libfabric/", "NET/Libfabric/0/GDR", "P2P/CU", "SHM/dir", "", "NET"])
 def test_what_is_cut_is_no_path(text):
-    assert path_of(text.encode()) is None
+    assert transport_path(text.encode()) is None
 
 
 LINES = {

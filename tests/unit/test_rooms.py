@@ -18,7 +18,7 @@ WITHOUT_HEAVY = [
     "canon", "errors", "trial", "trial.loader", "events", "plan", "probe.host", "evidence", "record", "driver.main",
     "driver.ray_session", "launch", "report", "cli.main", "cli.run", "cli.show", "cli.verify", "cli.judge", "cli.init", "cli.schema",
     "hardware", "ship", "image", "render", "kube.connect", "check.command", "cli.check", "cli.render", "cli.image", "cli.catalog",
-    "launch.jobs", "launch.inspect.look", "cli.attach", "cli.stop", "cli.collect", "cli.inspect",
+    "launch.jobs", "launch.inspect.inspection", "cli.attach", "cli.stop", "cli.collect", "cli.inspect",
 ]  # fmt: skip
 
 
@@ -99,9 +99,47 @@ def test_one_function_connects_to_kubernetes() -> None:
 
 
 def test_asking_about_kubernetes_loads_no_client_yet() -> None:
-    names = ("kube.connect", "check.server.asking", "launch.inspect.look", "cli.check", "cli.inspect")
+    names = ("kube.connect", "check.server.asking", "launch.inspect.inspection", "cli.check", "cli.inspect")
     statement = "\n".join(f"import seatrial.{name}" for name in names)
     assert loaded(statement) & {"kubernetes", "urllib3"} == set()
+
+
+def private_of_ray(source: str) -> list[str]:
+    """Names of Ray that are not public and that a module imports, or reaches by attributes of `ray`."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Attribute):
+            names = [ast.unparse(node)]
+        for name in names:
+            room, *rest = name.split(".")
+            if room == "ray" and any(part.startswith("_") and not part.endswith("__") for part in rest):
+                found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from ray._private.state import jobs", "import ray._private.worker", "from ray.train.torch.config import _TorchBackend",
+        "def f():\n    from ray.train.v2._internal.state import schema", "import ray\nray._private.worker._global_node",
+    ],
+)  # fmt: skip
+def test_a_private_import_of_ray_is_seen(source: str) -> None:
+    assert private_of_ray(source)
+    assert not private_of_ray("import ray\nfrom ray.train import RunConfig\nray.__version__\nself._ray._private")
+
+
+def test_one_module_imports_what_is_private_in_ray() -> None:
+    """When Ray moves something, one module changes; `tests/ray/test_ray_internals.py` says what has moved."""
+    found = {p.relative_to(ROOT).as_posix(): private_of_ray(p.read_text()) for p in (ROOT / "src").rglob("*.py")}
+    allowed = found.pop("src/seatrial/driver/ray_internals.py")
+    assert {path: names for path, names in found.items() if names} == {}
+    assert allowed
 
 
 def test_files_stay_short() -> None:

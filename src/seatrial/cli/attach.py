@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from seatrial.cli.collect import fetch
+from seatrial.cli.options import find_run, options
 from seatrial.errors import EXIT_OK
-from seatrial.launch.jobs import attach, follow
+from seatrial.launch.jobs import follow
 from seatrial.launch.jobs_dashboard import Dashboard
 
 INTERRUPTED = 130  # as shells say it
@@ -19,12 +20,13 @@ INTERRUPTED = 130  # as shells say it
 @click.option("--on", "address", default="", metavar="ADDRESS", help="the cluster, for a run submitted elsewhere")
 @click.option("--to", type=click.Path(path_type=Path), help="collect into this folder; default: ./runs")
 @click.option("--json", "as_json", is_flag=True, help="print the verdicts and the evidence as one JSON document")
+@options(address="--on", to="--to")
 def command(run: str, address: str, to: Path | None, as_json: bool) -> int:
     """Follow RUN to its end, then collect its record and show its verdicts.
 
     RUN is a submission id, the beginning of one, or `last`. Ctrl-C detaches; the run goes on.
     """
-    dashboard, job = attach(run, address)
+    dashboard, job = find_run(run, address)
     return watch(dashboard, job.id, to, as_json)
 
 

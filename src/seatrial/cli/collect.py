@@ -8,7 +8,7 @@ import click
 
 from seatrial import report
 from seatrial.cli import output
-from seatrial.launch.jobs import attach
+from seatrial.cli.options import find_run, options
 from seatrial.launch.jobs_collect import Collected, collect
 from seatrial.launch.jobs_dashboard import Dashboard, Job
 
@@ -20,13 +20,14 @@ RUNS = Path("runs")  # where `seatrial show` looks for runs
 @click.option("--on", "address", default="", metavar="ADDRESS", help="the cluster, for a run submitted elsewhere")
 @click.option("--to", type=click.Path(path_type=Path), help="the folder to collect into; default: ./runs")
 @click.option("--json", "as_json", is_flag=True, help="print the verdicts and the evidence as one JSON document")
+@options(address="--on", to="--to")
 def command(run: str, address: str, to: Path | None, as_json: bool) -> int:
     """Fetch the record of RUN, which has ended, verify it, and show its verdicts. Exit codes as of `seatrial run`.
 
     From the run's storage where that folder is mounted here, else from the job's log: record, claims, events, logs,
     without checkpoint shards. RUN is a submission id, the beginning of one, or `last`.
     """
-    dashboard, job = attach(run, address)
+    dashboard, job = find_run(run, address)
     return fetch(dashboard, job, to, as_json)
 
 

@@ -8,8 +8,10 @@ import click
 
 from seatrial import report
 from seatrial.cli import output, result
+from seatrial.cli.options import options
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, InputError
-from seatrial.launch.inspect import Asked, inspect
+from seatrial.launch.inspect import InspectRequest, inspect
+from seatrial.launch.jobs import NoClient
 from seatrial.trial.cluster import Storage
 
 
@@ -39,6 +41,7 @@ from seatrial.trial.cluster import Storage
     help="where the sealed record goes",
 )
 @click.option("--json", "as_json", is_flag=True, help="print what was seen, and the verdicts, as one JSON document")
+@options(address="--address", job="--job", storage="--to")
 def command(
     resource: str,
     address: str,
@@ -60,8 +63,15 @@ def command(
     """
     if job and not address:
         raise InputError("given without --address", field="--job", expected="--address http://HOST:8265 beside it")
-    asked = Asked(address, resource, namespace, context, job, window, claims, not no_actors, storage)
-    outcome = inspect(asked, lambda line: click.echo(f"seatrial: {line}", err=True))
+    if not address and not resource:
+        expected = "rayjob/NAME, raycluster/NAME, or --address http://HOST:8265"
+        raise InputError("nothing to look at", expected=expected)
+    asked = InspectRequest(address, resource, namespace, context, job, window, claims, not no_actors, storage)
+    try:
+        outcome = inspect(asked, lambda line: click.echo(f"seatrial: {line}", err=True))
+    except NoClient as error:
+        fix = f"{error.fix}, or `--no-actors` for what can be seen without"
+        raise InputError(error.seen, expected=error.expected, fix=fix) from None
     reports: list[Path] = []
     try:
         reports = report.write(outcome.record)

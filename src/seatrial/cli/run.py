@@ -9,6 +9,7 @@ import click
 
 from seatrial import report
 from seatrial.cli import output
+from seatrial.cli.options import options
 from seatrial.cli.progress import Progress
 from seatrial.errors import EXIT_OK, InputError
 from seatrial.launch import run
@@ -60,26 +61,27 @@ def command(trial_file: Path | None, as_json: bool, address: str, detach: bool) 
     return int(outcome.content["exit_code"])
 
 
+@options(address="--on")
 def _on(loaded: Loaded, file: Path | None, address: str, detach: bool, as_json: bool) -> int:
     """Submits to a cluster that is there; follows and collects unless detached."""
     from seatrial.cli.attach import hints, watch
     from seatrial.launch.jobs import submit
-    from seatrial.launch.jobs_dashboard import connect
+    from seatrial.launch.jobs_dashboard import Dashboard
 
     def warn(line: str) -> None:
         click.echo(f"seatrial: {line}", err=True)
 
     try:
-        note = submit(loaded.trial, file.resolve().parent if file else None, address, warn)
-    except InputError as error:
-        raise loaded.locate(error) from None
+        submitted = submit(loaded.trial, file.resolve().parent if file else None, address, warn)
+    except InputError as error:  # the address does not stand in the trial's file
+        raise error if error.field == "address" else loaded.locate(error) from None
     if detach:
         if as_json:
-            click.echo(json.dumps({"run": note.id, "address": note.address}))
+            click.echo(json.dumps({"run": submitted.id, "address": submitted.address}))
             return EXIT_OK
-        return hints(note.id)
-    click.echo(f"submitted {note.id} to {note.address}; Ctrl-C detaches\n", err=as_json)
-    return watch(connect(note.address)[0], note.id, None, as_json)
+        return hints(submitted.id)
+    click.echo(f"submitted {submitted.id} to {submitted.address}; Ctrl-C detaches\n", err=as_json)
+    return watch(Dashboard.open(submitted.address)[0], submitted.id, None, as_json)
 
 
 def _choose(path: Path | None) -> tuple[Loaded, str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import click
 
 from seatrial.cli import transport_text
+from seatrial.cli.options import options
 from seatrial.errors import EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED, InputError
-from seatrial.probe.nccl import counted, logs, nccl_tests
+from seatrial.probe.nccl import counter_snapshots, logs, nccl_tests
 from seatrial.probe.nccl.findings import CORROBORATED, REFUTED, Finding, findings
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.summary import summary
@@ -39,6 +40,7 @@ NETWORKS = ("efa", "socket", "ib")
 @click.option("--snapshot", is_flag=True, help="print this host's counters now, as --counters takes them, and end")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="also write the paths as a page")
+@options(counters="--counters", nccl_tests="--nccl-tests")
 def command(
     paths: tuple[Path, ...],
     expect: str | None,
@@ -59,13 +61,13 @@ def command(
     With --expect, exit 0 corroborated, 1 refuted, 3 otherwise; without it, 0.
     """
     if snapshot:
-        click.echo(json.dumps(counted.snapshot()))
+        click.echo(json.dumps(counter_snapshots.snapshot()))
         return EXIT_OK
     if not paths:
         raise InputError("missing", field="PATH", expected="log files, a folder of them, or - for standard input")
     log = logs.read(logs.files(paths), jobs=logs.cores())
     found = communicators(log)
-    moves = counted.moved(counters) if counters else None
+    moves = counter_snapshots.moved(counters) if counters else None
     answers = findings(log, found, expect=expect or "", ranks=ranks or 0, counters=moves)
     document = summary(log, found, answers) | {"connectivity": [nccl_tests.read(path).json() for path in tests]}
     if html:

@@ -1,4 +1,4 @@
-"""The account of a script that has ended: Ray Train's last word, the event files that count, its checkpoints."""
+"""The events that close a script's run: Ray Train's last state, the event files that count, the checkpoints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seatrial.canon import exact, utc
+from seatrial.driver.ray_internals import SNAPSHOT
 from seatrial.events import Layout, read
 from seatrial.events.base import Event
 from seatrial.events.schema import Roster
@@ -16,7 +17,6 @@ from seatrial.events.script import CheckpointFound, ScriptEnded, TrainAttempt
 if TYPE_CHECKING:
     from seatrial.driver.script import ScriptGroup
 
-SNAPSHOT = "checkpoint_manager_snapshot.json"  # Ray Train's list of a run's checkpoints
 MOST_CHECKPOINTS = 100
 
 
@@ -57,7 +57,7 @@ def _files(layout: Layout, ranks: int, attempts: list[TrainAttempt]) -> dict[int
 
 
 def _checkpoints(storage: Path) -> Iterator[CheckpointFound]:
-    """Those that Ray Train's list names, as they lie there. Nothing where this host does not see the storage."""
+    """Those in Ray Train's list, with their files. Nothing where this host does not see the storage."""
     try:
         listed = json.loads((storage / SNAPSHOT).read_text())["checkpoint_results"]
     except (OSError, ValueError, KeyError):

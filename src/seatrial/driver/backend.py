@@ -11,10 +11,13 @@ import os
 from typing import Any
 
 import ray
-from ray.train.torch.config import TorchConfig, _TorchBackend
+from ray.train.torch import TorchConfig
 
+from seatrial.driver import ray_internals
 from seatrial.errors import RunError
 from seatrial.probe import interfaces
+
+TorchBackend: Any = ray_internals.torch_backend()
 
 
 class NodeTorchConfig(TorchConfig):  # type: ignore[misc]  # ray is not typed
@@ -25,7 +28,7 @@ class NodeTorchConfig(TorchConfig):  # type: ignore[misc]  # ray is not typed
         return _NodeTorchBackend
 
 
-class _NodeTorchBackend(_TorchBackend):  # type: ignore[misc]
+class _NodeTorchBackend(TorchBackend):  # type: ignore[misc]
     def on_start(self, worker_group: Any, backend_config: TorchConfig) -> None:
         """Sets the interface in every worker before the process group is made.
 

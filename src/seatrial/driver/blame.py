@@ -1,4 +1,4 @@
-"""Who failed first. Ray Train names the first error it polls, often the victim's neighbour's; the event files know."""
+"""Which rank failed first. Ray Train names the first error that it polls, often a neighbour's; the event files tell."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One JSON document as marked lines of a log, for a client that sees nothing else of the cluster.
 
-Each line names itself, so that others may stand between them: first the size and digest, then numbered pieces of base64
-of the compressed document.
+The first line has the number of pieces and the digest; each other line has one numbered piece, base64 of the compressed
+document. Other lines may stand between them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = re.compile(r"(\d{1,9}) (sha256:[0-9a-f]{64})")
 _PIECE = re.compile(r"(\d{1,9})/(\d{1,9}) ([A-Za-z0-9+/=]+)")
 
 
-def written(document: dict[str, Any]) -> str:
+def encode(document: dict[str, Any]) -> str:
     """The lines, each with its end."""
     data = zlib.compress(canonical(plain(document)), 9)
     text = base64.b64encode(data).decode()
@@ -33,19 +33,19 @@ def written(document: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def find(log: str) -> dict[str, Any] | None:
-    """The document in a log, None if no line of it is there. Raises EvidenceError if it is torn, altered or doubled."""
+def decode(log: str) -> dict[str, Any] | None:
+    """The document in a log; None if the log has none. Raises EvidenceError for a torn, altered or second one."""
     said = [line.removeprefix(MARK) for line in log.splitlines() if line.startswith(MARK)]
     if not said:
         return None
     heads = [match for line in said if (match := _HEAD.fullmatch(line))]
     pieces = [match for line in said if (match := _PIECE.fullmatch(line))]
     if len(heads) != 1:
-        raise EvidenceError(f"the job's log holds {len(heads)} beginnings of what was seen; expected one")
+        raise EvidenceError(f"the job's log holds the beginning of the result {len(heads)} times; expected once")
     count, digest = int(heads[0][1]), heads[0][2]
     there = {int(piece[1]) for piece in pieces}
     if len(pieces) != count or there != set(range(1, count + 1)):
-        raise EvidenceError(f"what was seen came torn through the job's log: {len(there)} of {count} pieces are there")
+        raise EvidenceError(f"the result in the job's log is incomplete: {len(there)} of {count} pieces are there")
     return _opened("".join(piece[3] for piece in sorted(pieces, key=lambda piece: int(piece[1]))), digest)
 
 
@@ -57,7 +57,7 @@ def _opened(text: str, digest: str) -> dict[str, Any]:
         raw = zlib.decompressobj().decompress(data, MOST_BYTES)
         document = json.loads(raw)
     except (ValueError, zlib.error):
-        raise EvidenceError("what was seen came altered through the job's log: its digest differs") from None
+        raise EvidenceError("the result in the job's log was altered: its digest differs") from None
     if not isinstance(document, dict):
-        raise EvidenceError("what was seen is no JSON object")
+        raise EvidenceError("the result in the job's log is no JSON object")
     return document

@@ -28,7 +28,7 @@ def end_leftovers(root: Path, session: str, grace: float = GRACE_S, kept: Collec
     Returns the processes that had to be killed.
     """
 
-    def left() -> list[processes.Process]:
+    def left() -> list[processes.HostProcess]:
         return [process for process in processes.of_run(root, session) if process.pid not in kept]
 
     return [str(process) for process in processes.end(left, grace)]

@@ -1,7 +1,7 @@
 """The half of `seatrial inspect` that runs in the cluster: `python -m seatrial.driver.inspect`, a Ray job without CPUs.
 
-It joins the Ray that is there, has one actor without CPUs on each host of the training watch it for a window, prints
-what they saw as one marked block, and ends; the actors end with it. It writes no file and touches no process.
+It joins the Ray that is there and starts one actor without CPUs on each host of the training. The actors watch for a
+window and end with it; what they saw is printed as one marked block. It writes no file and touches no process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import time
 from types import FrameType
 from typing import Any
 
-from seatrial.driver.block import written
+from seatrial.driver import ray_internals
+from seatrial.driver.block import encode
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, Interrupted
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe.observed import HostObserver
@@ -31,25 +32,25 @@ def main() -> int:
     import ray
 
     ray.init(address="auto", log_to_driver=False, logging_level="WARNING")
-    watch = Watch(request["job"])
-    signal.signal(signal.SIGTERM, watch.stop)  # ray.init puts its own in place
+    observers = HostObservers(request["job"])
+    signal.signal(signal.SIGTERM, observers.stop)  # ray.init puts its own in place
     try:
-        seen = watch.carry_out(request["nodes"], float(request["seconds"]))
+        seen = observers.carry_out(request["nodes"], float(request["seconds"]))
     except Interrupted as error:
         print(f"seatrial: {error}", file=sys.stderr)
         return EXIT_ENDED_EARLY
     finally:
-        watch.close()
+        observers.close()
         ray.shutdown()
     sys.stdout.flush()
-    left = memoryview(written(seen).encode())
-    while left:  # in one go, past whatever else writes there
+    left = memoryview(encode(seen).encode())
+    while left:  # past Python's buffer: nothing else may write in between
         left = left[os.write(sys.stdout.fileno(), left) :]
     return EXIT_OK if seen["hosts"] else EXIT_ENDED_EARLY
 
 
-class Watch:
-    """One actor without CPUs on each host. It is asked now and then, so that a request to stop is heard in between."""
+class HostObservers:
+    """One actor without CPUs on each host. It is polled, so that a request to stop is heard in between."""
 
     def __init__(self, job: str):
         self._job = job
@@ -103,7 +104,7 @@ class Watch:
                 raise Interrupted("stopped on request")
 
     def _answers(self, asked: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """What each node answers within some seconds; why the others do not becomes their problem."""
+        """What each node answers within some seconds. For a node that does not, the reason is noted as its problem."""
         import ray
 
         deadline, waiting = time.monotonic() + seconds, list(asked.values())
@@ -127,13 +128,11 @@ class SeatrialObserver(HostObserver):
     """What Ray shows under this name. It knows where its own host's Ray keeps its logs."""
 
     def __init__(self, pids: list[int], job: str):
-        from ray._private.worker import _global_node
-
-        super().__init__(pids, job, _global_node.get_logs_dir_path())
+        super().__init__(pids, job, str(ray_internals.logs_folder()))
 
 
 def _observer(node: str, pids: list[int], job: str) -> Any:
-    """In the image's own interpreter; where the node has no room even for that, it waits, and is given up in time."""
+    """Starts an observer in the image's own interpreter. Where a node has no room for it, it waits and is given up."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

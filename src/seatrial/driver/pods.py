@@ -26,7 +26,7 @@ _CLUSTER = "RAY_CLUSTER_NAME"  # KubeRay sets it in every pod of a cluster
 
 
 def layer(account: Path = ACCOUNT) -> Environment | None:
-    """The environment layer `pods`; None outside Kubernetes. Why they could not be read is its content then."""
+    """The environment layer `pods`; None outside Kubernetes. If pods cannot be read, its content says why."""
     if "KUBERNETES_SERVICE_HOST" not in os.environ or _CLUSTER not in os.environ:
         return None
     return Environment(layer="pods", content=_read(account, os.environ[_CLUSTER]))
@@ -48,7 +48,7 @@ def _read(account: Path, cluster: str) -> dict[str, Any]:
         said = getattr(error, "reason", None) or error
         return {"unknown": f"the Kubernetes API does not answer: {clean(str(said), 160)}"}
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return {"unknown": "the Kubernetes API answered in another shape than its own"}
+        return {"unknown": "the Kubernetes API answered in another form than expected"}
 
 
 def _items(namespace: str, cluster: str, token: str, context: ssl.SSLContext) -> list[dict[str, Any]]:

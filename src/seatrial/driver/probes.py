@@ -1,4 +1,4 @@
-"""The probes of a run, one a host: started before the workers, asked now and then, stopped after them."""
+"""The probes of a run, one a host: started before the workers, stopped after them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Probes:
         self.lost: dict[str, str] = {}  # hosts that did not answer at the end: their names
 
     def start(self) -> list[str]:
-        """In the image's own interpreter, without the runtime environment.
+        """Starts one probe a host, in the image's own interpreter, without the runtime environment.
 
         Returns their event files, relative to the run directory, once all of them watch. Raises what one failed with.
         """
@@ -63,8 +63,8 @@ class Probes:
     def stop(self) -> tuple[list[str], list[str]]:
         """Has each probe end what outlives the run on its host, write its last sample and close.
 
-        Returns what had to be ended, and what went wrong. A host that Ray does not reach has read on the storage that
-        the run is over, if the storage reaches it: its probe is given the time to close its file.
+        Returns what had to be ended, and what went wrong. A probe that Ray does not reach reads on the storage that the
+        run is over: it is given the time to close its file.
         """
         import ray
 

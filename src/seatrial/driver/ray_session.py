@@ -1,5 +1,4 @@
-"""What touches Ray: the session and its two groups of workers; `probes` and `backend` beside it. Written to Ray 2.56's
-surface."""
+"""The Ray of one run, and its groups of workers. Written to the public API of Ray 2.56; the rest is `ray_internals`."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import seatrial
+from seatrial.driver import ray_internals
 from seatrial.driver.code import seatrial_layer
 from seatrial.driver.finish import collect_job_logs
 from seatrial.driver.probes import Probes
@@ -22,7 +22,7 @@ from seatrial.events import Layout
 from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe import processes
 from seatrial.probe.nccl import collect
-from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS
+from seatrial.probe.processes import MEMBER_VARIABLE, RUN_VARIABLE, STACKS, TRAIN_CONTROLLER
 from seatrial.trial import Trial
 
 # Read by Ray Train on the driver when it is imported; a user's own setting wins.
@@ -40,8 +40,8 @@ LOGS_TIMEOUT_S = 60.0
 OBJECT_STORE_BYTES = 100 << 20  # the training passes nothing through the object store
 
 
-class Group:
-    """A group of workers at work.
+class TrainWorkerGroup:
+    """One group of Ray Train workers, from its start to its end.
 
     Ray is waited for in a thread: an exception that a signal handler raises inside `ray.get` is swallowed there.
     """
@@ -72,7 +72,7 @@ class Group:
         deadline = time.monotonic() + patience
         while self._thread.is_alive() and time.monotonic() < deadline:
             for process in processes.of_run(self._root):
-                if process.command.startswith("ray::TrainController"):
+                if process.command.startswith(f"ray::{TRAIN_CONTROLLER}"):
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(process.pid, signal.SIGKILL)
             self._thread.join(0.5)
@@ -105,25 +105,25 @@ class RaySession:
         }
 
     def _already_there(self, address: str) -> dict[str, Any]:
-        """Its workers inherit nothing of this process: the mark that tells them from others' goes with the job."""
+        """Its workers inherit nothing of this process: the job itself carries the mark of the run."""
         return {"address": address, "runtime_env": {"env_vars": {RUN_VARIABLE: str(self._layout.root)}}}
 
-    def start_group(self, role: str) -> Group:
+    def start_group(self, role: str) -> TrainWorkerGroup:
         """Trains (`rank`) or reloads (`reload`) with a new group of worker processes."""
-        return Group(lambda: self._fit(role), self._layout.root)
+        return TrainWorkerGroup(lambda: self._fit(role), self._layout.root)
 
     def owns(self, pid: int) -> bool:
-        """Whether a process was there when Ray was: the processes of this Ray itself."""
+        """Whether a process is one of this Ray's own: it was there as soon as Ray was."""
         return pid in self._own
 
     def packages(self) -> list[str]:
-        """What is installed for the workers at submission."""
+        """Packages that Ray installs for the workers."""
         return list(self._trial.runtimeEnv.pip)
 
     def variables(self) -> dict[str, str]:
-        """What every process of a team's own script is given; which rank one is, is known later.
+        """Environment variables for every process of a team's own script. Which of them are ranks is known later.
 
-        Not all of them are ranks: Ray's own actors for all jobs may be started by this one, and outlive it.
+        None is marked as a rank: Ray's own actors for all jobs may be started by this one, and outlive it.
         """
         given: dict[str, str] = self._runtime_env()["env_vars"]
         del given[MEMBER_VARIABLE]
@@ -163,7 +163,7 @@ class RaySession:
         root = str(self._layout.root)
         variables = {RUN_VARIABLE: root, MEMBER_VARIABLE: root, **asked.env_vars, "PYTHONPATH": path}
         if self._private and "GLOO_SOCKET_IFNAME" not in os.environ:
-            # All ranks are on this machine: a VPN or a stale host name must not come between them.
+            # All ranks are on this machine: no VPN and no stale host name may come between them.
             variables.setdefault("GLOO_SOCKET_IFNAME", "lo")
         if self._trial.cluster.require:
             variables.setdefault(collect.PINNED, collect.OFI_NETWORK)
@@ -172,8 +172,7 @@ class RaySession:
     def keep_logs(self) -> None:
         """Copies what this job's workers wrote on each host; a private Ray's logs are collected with its session.
 
-        Raises what the first host failed with that could not, once all others are done. One that did not answer before
-        is not asked.
+        Raises the first host's error, once all hosts are done. A host that did not answer before is not asked.
         """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -193,38 +192,37 @@ class RaySession:
     def detached(self) -> frozenset[int]:
         """Pids, on this host, of actors that outlive the job that started them: Ray keeps some for all jobs."""
         import ray
-        from ray._private.state import actors
 
         if self._private:
             return frozenset()
         here = ray.get_runtime_context().get_node_id()
         return frozenset(
-            actor["Pid"] for actor in actors().values() if actor["IsDetached"] and actor["Address"]["NodeID"] == here
+            actor["Pid"]
+            for actor in ray_internals.actor_table()
+            if actor["IsDetached"] and actor["Address"]["NodeID"] == here
         )
 
     def close(self) -> None:
-        """Ends a private Ray and every process of it; leaves one that was there before, which ends this job alone."""
+        """Ends a private Ray with all its processes. Of a Ray that was there before, only this job ends."""
         import ray
 
         ray.shutdown()
 
 
 def _keep_logs(target: str, job: str, environment: dict[str, str]) -> None:
-    """On the host whose logs they are."""
-    from ray._private.worker import _global_node
-
-    collect_job_logs(Path(_global_node.get_logs_dir_path()), Path(target), job, environment)
+    """Runs on the host whose logs it copies."""
+    collect_job_logs(ray_internals.logs_folder(), Path(target), job, environment)
 
 
 def _package_path(asked: str) -> str:
-    """Where this package lies, before the path that was asked for: the workers run the code that runs here."""
+    """This package's own place, then the path that was asked for: the workers run the code that runs here."""
     own = [str(Path(part).parent) for part in seatrial.__path__]  # several where it comes in zips
     others = [path for path in asked.split(os.pathsep) if path and path not in own]
     return os.pathsep.join((*own, *others))
 
 
 def _log_nccl(run: str, rank: int) -> None:
-    """Has NCCL write a file of this process, which this host's probe reads. A setting that is there wins.
+    """Has NCCL log to a file of this process, which this host's probe reads. A setting that is there wins.
 
     NCCL reads its settings with the first collective, which is the training's first roll call.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.driver.script_faults import advice, last_line
-from seatrial.driver.train_state import TRACKING, TrainState
+from seatrial.driver.train_state import TRACKING, RayTrainState
 from seatrial.errors import RunError
 from seatrial.events import Layout, Redactor
 from seatrial.events.script import TrainAttempt
@@ -34,7 +34,7 @@ SETTLE_S = 5.0  # Ray Train reports the final state a moment after the script's 
 
 
 class ScriptGroup:
-    """The running script, with the interface of `ray_session.Group`.
+    """The running script, with the interface of `ray_session.TrainWorkerGroup`.
 
     `environment` is the one that this process was started with: the script does not get what seatrial sets for its own
     use of Ray. `state` collects what Ray Train reports meanwhile; `changed()` returns what is new.
@@ -42,7 +42,7 @@ class ScriptGroup:
 
     def __init__(self, work: Script, layout: Layout, environment: Mapping[str, str], session: Any, forward: bool):
         self._work, self._layout, self._session = work, layout, session
-        self.state = TrainState()
+        self.state = RayTrainState()
         self._changed: list[TrainAttempt] = []
         self._next_look = 0.0
         variables = {**session.variables(), **work.env}

@@ -16,7 +16,7 @@ from seatrial.probe import processes
 STOP_S = 60.0  # what a driver is given from the request to the seal
 
 
-def stop(patience: float = STOP_S) -> tuple[list[processes.Process], list[processes.Process]]:
+def stop(patience: float = STOP_S) -> tuple[list[processes.HostProcess], list[processes.HostProcess]]:
     """Sends SIGTERM to each driver; returns those that were asked, and those still there after `patience` seconds."""
     asked = list(processes.of_module("seatrial.driver"))
     for process in asked:

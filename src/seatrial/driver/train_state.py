@@ -1,6 +1,6 @@
-"""What Ray Train says of its runs: its state export, an actor that `RAY_TRAIN_ENABLE_STATE_TRACKING` brings to life.
+"""What Ray Train says of its runs: the state actor, which a driver starts that has `ray_internals.STATE_TRACKING` set.
 
-Internal to Ray Train and read by name, so that a Ray without it costs this evidence and nothing else.
+The actor is found by its name: a Ray without it costs this evidence and nothing else.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import os
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from seatrial.driver import ray_internals
 from seatrial.events.script import TrainAttempt
 
-TRACKING = "RAY_TRAIN_ENABLE_STATE_TRACKING"
-_ACTOR, _NAMESPACE = "train_v2_state_actor", "_train_state_actor"
+TRACKING = ray_internals.STATE_TRACKING
 ANSWER_S = 5.0
 DETAIL_CHARACTERS = 2000  # the end of a traceback says what it was
 
 
-class TrainState:
+class RayTrainState:
     """The runs of the Ray jobs whose drivers have one of some pids on this host."""
 
     def __init__(self) -> None:
@@ -46,17 +46,20 @@ class TrainState:
 
 def _jobs(drivers: Collection[int]) -> set[str]:
     import ray
-    from ray._private.state import jobs
 
     here = ray.util.get_node_ip_address()
-    return {job["JobID"] for job in jobs() if job["DriverPid"] in drivers and job["DriverIPAddress"] == here}
+    return {
+        job["JobID"]
+        for job in ray_internals.job_table()
+        if job["DriverPid"] in drivers and job["DriverIPAddress"] == here
+    }
 
 
 def _ask() -> tuple[dict[str, Any], dict[str, Any]] | None:
     import ray
 
     try:
-        actor = ray.get_actor(_ACTOR, namespace=_NAMESPACE)
+        actor = ray.get_actor(ray_internals.STATE_ACTOR, namespace=ray_internals.STATE_NAMESPACE)
         runs, attempts = ray.get(
             [actor.get_train_runs.remote(), actor.get_train_run_attempts.remote()], timeout=ANSWER_S
         )

@@ -38,7 +38,7 @@ STACKS_S = 4.0  # what they are given: a probe looks once a second
 
 
 class Watchdog:
-    """Follows the event files of one phase by their sizes."""
+    """Follows one phase by the sizes of its event files."""
 
     def __init__(self, layout: Layout, role: str, ranks: int, steps: int, limits: Timeout):
         self._run, self._role, self._steps, self._limits = layout.root.name, role, steps, limits
@@ -87,8 +87,10 @@ class Watchdog:
 
 
 class ScriptWatchdog:
-    """Of a team's own script: its ranks must be there within `start`, and steps must follow each other within `step`
-    where they are observed. A script that does not observe can take as long as it likes once its ranks are there."""
+    """Follows a team's own script. Its ranks must be there within `start`, and observed steps within `step`.
+
+    Once its ranks are there, a script that does not observe may take as long as it likes.
+    """
 
     def __init__(self, layout: Layout, ranks: int, limits: Timeout):
         self._layout, self._ranks, self._limits = layout, ranks, limits
@@ -97,7 +99,7 @@ class ScriptWatchdog:
         self._there = self._stepping = False
 
     def hear(self, attempt: TrainAttempt) -> None:
-        """Takes note of what Ray Train says."""
+        """Notes what Ray Train says of an attempt."""
         self._there = self._there or bool(attempt.workers)
         self._changed = time.monotonic()
 
@@ -136,8 +138,10 @@ def stack_file(layout: Layout, role: str, rank: int) -> Path:
 
 
 def wait_for_stacks(layout: Layout, role: str, ranks: int) -> None:
-    """Until every rank has written where it stands. The probe of its host asks it to, once it has read the driver's
-    `stalled`; a process that is stopped never answers."""
+    """Waits until every rank has written its stacks, or for STACKS_S: a process that is stopped never does.
+
+    The probe of a host asks its ranks once it has read the driver's `stalled`.
+    """
     deadline = time.monotonic() + STACKS_S
     files = [stack_file(layout, role, rank) for rank in range(ranks)]
     while not all(_size(file) for file in files) and time.monotonic() < deadline:

@@ -1,5 +1,5 @@
 """Starts a trial somewhere and follows it: this machine, or with `launch.jobs` a Ray cluster that is there already."""
 
-from seatrial.launch.local import Outcome, run
+from seatrial.launch.local import SealedRun, run
 
-__all__ = ["Outcome", "run"]
+__all__ = ["SealedRun", "run"]

@@ -20,18 +20,19 @@ import seatrial
 from seatrial.canon import utc
 from seatrial.driver import deliver
 from seatrial.driver.prepare import check_shared
+from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.driver.tell import DIRECTORY
 from seatrial.errors import InputError, RunError
-from seatrial.launch import jobs_notes
-from seatrial.launch.jobs_dashboard import Dashboard, Job, NoAnswer, NoJob, Versions, certificates, connect
-from seatrial.launch.jobs_notes import PREFIX, Note
-from seatrial.launch.jobs_package import TRIAL, Cargo, local_paths, pack, refuse_secrets
+from seatrial.launch import jobs_submitted
+from seatrial.launch.jobs_dashboard import Dashboard, Job, NoAnswer, NoJob, Versions, certificates
+from seatrial.launch.jobs_package import TRIAL, JobPackage, local_paths, pack, refuse_secrets
+from seatrial.launch.jobs_submitted import PREFIX, Submission
 from seatrial.trial import Trial
 
 ENTRYPOINT = f"python -m seatrial.driver --trial {TRIAL} --address auto --deliver"
 # Ray kills a job three seconds after it asked it to stop, unless the job's own environment says otherwise. A driver
 # needs longer: workers end, hosts are asked for what they saw, the record is written.
-STOP_VARIABLE, STOP_S = "RAY_JOB_STOP_WAIT_TIME_S", 120
+STOP_S = 120
 GUARD_S = 120.0  # what the guard of a driver that was killed takes to seal
 OLDEST_PYTHON, OLDEST_RAY = (3, 11), (2, 56)
 POLL_S, RAREST_S = 2.0, 30.0
@@ -42,32 +43,41 @@ Say = Callable[[str], None]
 Answer = TypeVar("Answer")
 
 
-def submit(trial: Trial, base: Path | None, address: str, warn: Say) -> Note:
+def submit(trial: Trial, base: Path | None, address: str, warn: Say) -> Submission:
     """Hands a trial to a cluster. `base` is the folder of its file, `warn` is told what may matter on that cluster.
 
     Raises InputError: then nothing runs.
     """
-    if find_spec("ray") is None or find_spec("aiohttp") is None:
-        raise InputError("ray is not installed here", expected="Ray's client", fix="pip install 'ray[default]'")
+    check_client()
     refuse_secrets(trial)
     check_shared(trial)
-    dashboard, versions = connect(address)
+    dashboard, versions = Dashboard.open(address)
     for line in (*differences(versions), *local_paths(trial, base)):
         warn(line)
-    note = Note(_name(trial), dashboard.address, trial.slug, utc())
+    submission = Submission(_name(trial), dashboard.address, trial.slug, utc())
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder, _quiet():
-        cargo = pack(trial, base, Path(folder))
-        path = jobs_notes.keep(note)  # first: whatever interrupts the submission, it can be asked what became of it
+        package = pack(trial, base, Path(folder))
+        path = jobs_submitted.keep(submission)  # before it: what became of it can be asked then
         try:
-            _submit(dashboard, note, trial, cargo)
+            _submit(dashboard, submission, trial, package)
         except InputError:
             path.unlink()
             raise
-    return note
+    return submission
+
+
+class NoClient(InputError):
+    """This machine has no Ray to submit a job with."""
+
+
+def check_client() -> None:
+    """Raises NoClient."""
+    if find_spec("ray") is None or find_spec("aiohttp") is None:
+        raise NoClient("ray is not installed here", expected="Ray's client", fix="pip install 'ray[default]'")
 
 
 def differences(versions: Versions) -> list[str]:
-    """What differs between here and there. Raises InputError for a Python that cannot run the driver."""
+    """What differs between this client and the cluster. Raises InputError for a Python that cannot run the driver."""
     said, own = [], version("ray")
     if _numbers(versions.ray)[:2] != _numbers(own)[:2]:
         said.append(f"the cluster runs Ray {versions.ray}, this client {own}")
@@ -103,21 +113,21 @@ def _quiet() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
-def _submit(dashboard: Dashboard, note: Note, trial: Trial, cargo: Cargo) -> None:
+def _submit(dashboard: Dashboard, submission: Submission, trial: Trial, package: JobPackage) -> None:
     """Uploads and submits. Raises InputError if the cluster has no such job afterwards."""
     runtime_env: dict[str, Any] = {
-        "working_dir": str(cargo.working_dir),
-        "py_modules": [str(cargo.package)],
-        "env_vars": {STOP_VARIABLE: str(STOP_S)},
+        "working_dir": str(package.working_dir),
+        "py_modules": [str(package.module)],
+        "env_vars": {JOB_STOP_WAIT: str(STOP_S)},
     }
-    metadata = {"seatrial": seatrial.__version__, "trial": trial.slug, "trial-digest": cargo.trial}
+    metadata = {"seatrial": seatrial.__version__, "trial": trial.slug, "trial-digest": package.trial}
     try:
         client(dashboard).submit_job(
-            entrypoint=ENTRYPOINT, submission_id=note.id, runtime_env=runtime_env, metadata=metadata
+            entrypoint=ENTRYPOINT, submission_id=submission.id, runtime_env=runtime_env, metadata=metadata
         )
     except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
         with contextlib.suppress(NoAnswer, NoJob):  # only the answer may have been lost
-            dashboard.job(note.id)
+            dashboard.job(submission.id)
             return
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
@@ -143,26 +153,26 @@ def attach(name: str, address: str) -> tuple[Dashboard, Job]:
     Raises InputError, EvidenceError.
     """
     if not address:
-        note = jobs_notes.find(name)
-        dashboard, _ = connect(note.address)
-        return dashboard, at_once(lambda: dashboard.job(note.id))
-    dashboard, _ = connect(address)
+        submission = jobs_submitted.find(name)
+        dashboard, _ = Dashboard.open(submission.address, field="")  # nobody gave it now
+        return dashboard, at_once(lambda: dashboard.job(submission.id))
+    dashboard, _ = Dashboard.open(address)
     jobs = {job.id: job for job in at_once(dashboard.jobs) if job.id.startswith(PREFIX) or job.id == name}
     if name == "last" and jobs:
         return dashboard, jobs[max(jobs)]
-    return dashboard, jobs[jobs_notes.choose(name, sorted(jobs), dashboard.address)]
+    return dashboard, jobs[jobs_submitted.match_run(name, sorted(jobs), dashboard.address)]
 
 
 def at_once(ask: Callable[[], Answer]) -> Answer:
-    """An answer that nothing is waited for. Raises InputError where the dashboard gives none."""
+    """One answer, without another try. Raises InputError where the dashboard gives none."""
     try:
         return ask()
     except NoAnswer as error:
         raise InputError(str(error)) from None
 
 
-class Tail:
-    """What a job says, as whole lines for people; a delivery in it is not."""
+class LogTail:
+    """A job's log as whole lines, without the delivered record in it."""
 
     def __init__(self, dashboard: Dashboard, name: str):
         self._dashboard, self._name = dashboard, name
@@ -176,12 +186,12 @@ class Tail:
         return [line for line in fresh.splitlines() if not deliver.is_part(line)]
 
 
-def follow(dashboard: Dashboard, name: str, say: Say, tail: Tail | None = None) -> Job:
-    """Says the job's lines, or those that `tail` has not shown, until it has ended.
+def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = None) -> Job:
+    """Shows the job's lines until it ends; with `tail`, those that it has not shown.
 
-    Raises RunError when the dashboard gives no answer for too long: the run goes on without this process.
+    Raises RunError when the dashboard does not answer for LOST_S: the run goes on without this process.
     """
-    tail, since, told = tail or Tail(dashboard, name), time.monotonic(), False
+    tail, since, told = tail or LogTail(dashboard, name), time.monotonic(), False
     while True:
         began = time.monotonic()
         try:
@@ -209,7 +219,7 @@ def stop(dashboard: Dashboard, job: Job, say: Say) -> str:
 
     Empty if the run had not begun. Raises RunError if it ends without a seal.
     """
-    tail = Tail(dashboard, job.id)
+    tail = LogTail(dashboard, job.id)
     at_once(tail.more)  # what was said before is not said again
     if not job.ended:
         at_once(lambda: dashboard.stop(job.id))
@@ -231,7 +241,7 @@ def stop(dashboard: Dashboard, job: Job, say: Say) -> str:
 def said(log: str, start: str) -> str:
     """The rest of seatrial's own line that starts so; empty if there is none.
 
-    Where it runs goes before all that a script may say, its seal and its record come after.
+    Its run directory comes before all that a script may say: the first such line counts. Of others the last does.
     """
     begin = f"seatrial: {start}"
     found = [line.removeprefix(begin).strip() for line in log.splitlines() if line.startswith(begin)]

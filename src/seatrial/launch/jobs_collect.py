@@ -34,10 +34,11 @@ class Collected:
 
 
 def collect(dashboard: Dashboard, job: Job, to: Path | None, default: Path) -> Collected:
-    """The record of a run that has ended, below `to`; without `to` where it lies if that is here too, else `default`.
+    """The record of a run that has ended.
 
-    Raises InputError while the run goes on, RunError if there is nothing to be had, EvidenceError for a copy that is
-    not what was sealed.
+    It is copied into `to`. Without `to` it stays where it lies if the cluster's storage is mounted here, else it is
+    copied into `default`. Raises InputError while the run goes on, RunError if there is no record, EvidenceError for a
+    copy that is not what was sealed.
     """
     if not job.ended:
         fix = f"`seatrial attach {job.id}` follows it, `seatrial stop {job.id}` ends it"
@@ -57,14 +58,14 @@ def _whole_log(dashboard: Dashboard, job: Job) -> str:
         try:
             log = dashboard.log(job.id)
         except NoAnswer as error:
-            raise RunError(f"the log of {job.id} cannot be had: {error}; {_by_hand('')}") from None
+            raise RunError(f"the log of {job.id} cannot be read: {error}; {_by_hand('')}") from None
         if said(log, RECORD) or not said(log, DIRECTORY) or time.monotonic() > deadline:
             return log
         time.sleep(POLL_S)
 
 
 def _mounted(log: str) -> Path | None:
-    """The record on the cluster's storage, if that folder is here too: by its digest, not by its name alone."""
+    """The record on the cluster's storage if that is mounted here: its digest must agree, not only its name."""
     digest, _, directory = said(log, RECORD).partition(" in ")
     with contextlib.suppress(OSError):
         for path in Path(directory).glob("record*.json") if directory else ():
@@ -97,12 +98,12 @@ def _by_hand(directory: str) -> str:
 
 
 def _write(delivery: Delivery, to: Path, address: str, job: Job) -> Collected:
-    """Whole or not at all. A copy that is here already is taken if it is the same record."""
+    """Copies the record, whole or not at all. A copy that is there already is taken if it is the same record."""
     head, target = delivery.head, to / delivery.head.run
     if target.exists():
         if (target / head.file).is_file() and file_digest(target / head.file) == head.record:
             return _checked(target / head.file, head.left_out)
-        raise InputError(f"{target} exists and holds another record", field="--to", expected="a folder without it")
+        raise InputError(f"{target} exists and holds another record", field="to", expected="a folder without it")
     to.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{head.run}.", dir=to))
     try:

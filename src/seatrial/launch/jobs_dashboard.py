@@ -1,6 +1,6 @@
-"""A Ray cluster's dashboard as its REST API for jobs shows it, every wait bounded and every refusal one line.
+"""A Ray cluster's dashboard, by its REST API for jobs. Every wait is bounded, every refusal one line.
 
-Needs neither Ray nor a library: what attaches, stops and collects runs on any machine. A token is sent only to a
+Needs neither Ray nor a library, so that `attach`, `stop` and `collect` run on any machine. A token is sent only to a
 cluster that asks for one, and never along a redirect.
 """
 
@@ -17,7 +17,7 @@ import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from seatrial.errors import InputError, RunError, clean
 
@@ -25,7 +25,7 @@ CONNECT_S = 10.0  # a dashboard that lives answers its version at once
 READ_S = 120.0  # a long log, read from the head's disk and sent in one answer
 TOKEN, TOKEN_PATH, TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", ".ray/auth_token"  # in Ray's own order
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
-WRONG_ADDRESS = "the address of a Ray dashboard, as in http://HOST:8265"
+ADDRESS = "the address of a Ray dashboard, as in http://HOST:8265"
 
 
 class NoAnswer(RunError):
@@ -76,7 +76,8 @@ def _trust() -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if folder else given, capath=given if folder else None)
     except OSError as error:
         name = next(name for name in CERTIFICATES if os.environ.get(name))
-        raise InputError(f"{name}={given}: {error.strerror or error}", expected="a file of certificates") from None
+        seen = str(error.strerror or error)
+        raise InputError(seen, field=f"{name}={given}", expected="a file of certificates") from None
 
 
 def find_token() -> tuple[str, str]:
@@ -90,7 +91,7 @@ def find_token() -> tuple[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         if named:
             problem = getattr(error, "strerror", "") or "is no text"
-            raise InputError(f"{TOKEN_PATH}={named}: {problem}", expected="a file that holds a token") from None
+            raise InputError(problem, field=f"{TOKEN_PATH}={named}", expected="a file that holds a token") from None
         return "", ""
 
 
@@ -100,9 +101,9 @@ def address_of(text: str) -> str:
     with contextlib.suppress(ValueError):
         if parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment):
             if parts.username or parts.password:
-                raise InputError("--on: holds a password", expected=f"{WRONG_ADDRESS}, and a token in {TOKEN}")
+                raise InputError("holds a password", field="address", expected=f"{ADDRESS}, and a token in {TOKEN}")
             return f"{parts.scheme}://{parts.netloc}:{8265}" if not _port(parts) else text.rstrip("/")
-    raise InputError(f"--on: saw {clean(text)}", expected=WRONG_ADDRESS)
+    raise InputError(f"saw {clean(text)}", field="address", expected=ADDRESS)
 
 
 def _port(parts: urllib.parse.SplitResult) -> bool:
@@ -119,6 +120,18 @@ class Dashboard:
         self._token_from = ""
         secure = (urllib.request.HTTPSHandler(context=_trust()),) if self.address.startswith("https:") else ()
         self._opener = urllib.request.build_opener(_NoRedirect, *secure)
+
+    @classmethod
+    def open(cls, address: str, field: str = "address") -> tuple[Self, Versions]:
+        """A dashboard that answers, and what runs there. Raises InputError, about `field`: nothing has begun yet."""
+        try:
+            dashboard = cls(address)
+            return dashboard, dashboard.versions()
+        except NoAnswer as error:
+            raise InputError(str(error), field=field, expected=ADDRESS) from None
+        except InputError as error:
+            about = field if error.field in ("", "address") else error.field
+            raise InputError(error.seen, field=about, expected=error.expected, fix=error.fix) from None
 
     def versions(self) -> Versions:
         """Which Ray and Python run there; finds out whether a token is asked for."""
@@ -204,10 +217,10 @@ class Dashboard:
         expected = f"one in {TOKEN}, in the file that {TOKEN_PATH} names, or in ~/{TOKEN_FILE}"
         if status == 401:
             return InputError(f"{self.address} asks for a token, and none was found here", expected=expected)
-        return InputError(f"{self.address} refuses this client (HTTP 403: {said})", expected=WRONG_ADDRESS)
+        return InputError(f"{self.address} refuses this client (HTTP 403: {said})", expected=ADDRESS)
 
     def _not_a_dashboard(self, seen: str) -> InputError:
-        return InputError(f"{self.address} is no Ray dashboard: {seen}", expected=WRONG_ADDRESS)
+        return InputError(f"{self.address} is no Ray dashboard: {seen}", expected=ADDRESS)
 
     def _unreached(self, error: Exception, patience: float) -> InputError | NoAnswer:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
@@ -223,15 +236,6 @@ class Dashboard:
         if isinstance(reason, http.client.HTTPException):
             return NoAnswer(f"{self.address} broke its answer off or speaks no HTTP: {type(reason).__name__}")
         return NoAnswer(f"{self.address} cannot be reached: {getattr(reason, 'strerror', '') or reason}")
-
-
-def connect(address: str) -> tuple[Dashboard, Versions]:
-    """A dashboard that answers, and what runs there. Raises InputError: nothing has begun yet."""
-    dashboard = Dashboard(address)
-    try:
-        return dashboard, dashboard.versions()
-    except NoAnswer as error:
-        raise InputError(str(error), expected=WRONG_ADDRESS) from None
 
 
 def _path(name: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.canon import digest
+from seatrial.driver import ray_internals
 from seatrial.driver.code import travelling
 from seatrial.driver.prepare import recorded
 from seatrial.errors import InputError
@@ -22,20 +23,19 @@ from seatrial.trial.source import dotted
 TRIAL = "seatrial-trial.json"  # in the job's working directory
 LIMIT_BYTES = 100 << 20  # what Ray's dashboard takes in one request
 LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", "node_modules")
-AS_IT_IS = "RAY_RUNTIME_ENV_IGNORE_GITIGNORE"  # Ray's own switch
 
 
 @dataclass(frozen=True)
-class Cargo:
-    """On disk: the package's folder, and a zip that becomes the job's working directory."""
+class JobPackage:
+    """On disk: the folder of seatrial's own module, and a zip that becomes the job's working directory."""
 
-    package: Path
+    module: Path
     working_dir: Path
     trial: str  # its digest, as every event file of the run will state it
 
 
-def pack(trial: Trial, base: Path | None, folder: Path) -> Cargo:
-    """Writes the cargo below `folder`. `base` is where the trial's file lies; a script must lie there or below.
+def pack(trial: Trial, base: Path | None, folder: Path) -> JobPackage:
+    """Writes what travels below `folder`. `base` is where the trial's file lies; a script must lie there or below.
 
     Raises InputError.
     """
@@ -49,7 +49,7 @@ def pack(trial: Trial, base: Path | None, folder: Path) -> Cargo:
     else:
         with zipfile.ZipFile(archive, "w") as zipped:
             _add(zipped, text)
-    return Cargo(_package(folder), archive, digest(document))
+    return JobPackage(_own_module(folder), archive, digest(document))
 
 
 def refuse_secrets(trial: Trial) -> None:
@@ -65,7 +65,7 @@ def refuse_secrets(trial: Trial) -> None:
 
 
 def local_paths(trial: Trial, base: Path | None) -> Iterator[str]:
-    """What is said of paths below the trial's own folder, but for its script: a relative path means this machine."""
+    """Warnings for paths below the trial's own folder, except its script: such a path means this machine."""
     for keys, value in _texts(trial.resolved(), ()) if base else ():
         if Path(value).is_relative_to(str(base)) and keys != ("workload", "script"):
             yield f"{dotted(keys)}: {value} lies in this trial's folder; expected a path that the cluster's hosts have"
@@ -96,14 +96,12 @@ def _relative(trial: Trial, base: Path | None) -> Trial:
 
 
 def _pack_folder(base: Path, archive: Path, trial: str) -> None:
-    """By Ray's own packing, which respects .gitignore and .rayignore: what a `ray job submit` here would take along."""
-    from ray._private.runtime_env.packaging import create_package
-
+    """Packs with Ray's own code, which respects .gitignore and .rayignore: as `ray job submit` does."""
     if (base / TRIAL).exists():
         raise InputError(f"{base / TRIAL} exists", expected="this name free: the resolved trial travels under it")
     logging.getLogger("ray").setLevel(logging.ERROR)  # its hint at the size comes as an error of our own
-    ignored = os.environ.get(AS_IT_IS, "0") != "1"
-    create_package(str(base), archive, include_gitignore=ignored, excludes=[*LEFT_OUT, *_not_ours(base)])
+    gitignore = os.environ.get(ray_internals.IGNORE_GITIGNORE, "0") != "1"
+    ray_internals.pack_folder(base, archive, gitignore=gitignore, excludes=[*LEFT_OUT, *_not_ours(base)])
     with zipfile.ZipFile(archive, "a") as zipped:
         _add(zipped, trial)
         largest = max(zipped.infolist(), key=lambda entry: entry.compress_size)
@@ -128,11 +126,11 @@ def _add(archive: zipfile.ZipFile, trial: str) -> None:
     archive.writestr(zipfile.ZipInfo(TRIAL, (1980, 1, 1, 0, 0, 0)), trial)
 
 
-def _package(folder: Path) -> Path:
+def _own_module(folder: Path) -> Path:
     """seatrial as a folder: Ray refuses a zip among Python modules."""
-    package = folder / "seatrial"
+    module = folder / "seatrial"
     for name, data in travelling().items():
-        target = package / name
+        target = module / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    return package
+    return module

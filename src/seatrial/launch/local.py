@@ -37,11 +37,11 @@ from seatrial.trial.script import Script
 
 POLL_S = 0.2
 SLACK_S = 90.0  # added to the trial's own limits, for Ray's start and stop
-Watch = Callable[[str, dict[str, Any]], None]
+OnEvent = Callable[[str, dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SealedRun:
     """A run that has ended: its directory, its sealed record, and the processes that had to be killed afterwards."""
 
     layout: Layout
@@ -136,8 +136,8 @@ class StopRequests:
             signal.signal(number, handler)
 
 
-def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcome:
-    """Runs a trial to its sealed record. Calls `started` with the run directory, `watch` with each new event.
+def run(trial: Trial, started: Callable[[Layout], None], on_event: OnEvent) -> SealedRun:
+    """Runs a trial to its sealed record. Calls `started` with the run directory, `on_event` with each new event.
 
     Raises InputError before anything is started, RunError if no record could be written.
     """
@@ -154,7 +154,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
             started(layout)
             driver = _start(trial, layout, session)
             try:
-                _follow(driver, layout, trial, watch, requests)
+                _follow(driver, layout, trial, on_event, requests)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(driver.pid, signal.SIGKILL)  # it still runs only if following it failed
@@ -166,7 +166,7 @@ def run(trial: Trial, started: Callable[[Layout], None], watch: Watch) -> Outcom
             shutil.rmtree(session, ignore_errors=True)
     path = latest(layout.root)
     content, digest = read_record(path)
-    return Outcome(layout, path, content, digest, leftover)
+    return SealedRun(layout, path, content, digest, leftover)
 
 
 def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[bytes]:
@@ -184,7 +184,7 @@ def _start(trial: Trial, layout: Layout, session: Path) -> subprocess.Popen[byte
 
 
 def _follow(
-    driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, watch: Watch, requests: StopRequests
+    driver: subprocess.Popen[bytes], layout: Layout, trial: Trial, on_event: OnEvent, requests: StopRequests
 ) -> None:
     """Follows the driver until it ends. The first request to stop asks it to stop and seal, the second kills it."""
     follower = Follower(layout)
@@ -194,7 +194,7 @@ def _follow(
     while True:
         ended = driver.poll() is not None
         for name, event in follower.poll():
-            watch(name, event)
+            on_event(name, event)
             # A script without `observe` may be silent for hours: the driver alone decides on its limits.
             if trial.script or not name.startswith("probe-"):
                 moved = time.monotonic()
@@ -202,7 +202,7 @@ def _follow(
             return
         if requests.count > asked:
             asked = requests.count
-            watch("launcher", {"event": "interrupted", "times": asked})
+            on_event("launcher", {"event": "interrupted", "times": asked})
             _stop(driver, hard=asked > 1)
         if time.monotonic() - moved > allowed * (overdue + 1):
             overdue += 1

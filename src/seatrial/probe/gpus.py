@@ -10,7 +10,7 @@ _FIELDS = ("index", "uuid", "name", "utilization.gpu", "memory.used", "memory.to
 _TIMEOUT_S = 10.0
 
 
-def use() -> dict[str, Any]:
+def utilization() -> dict[str, Any]:
     """Now: `{gpus: [{index, uuid, name, utilization_percent, memory_used_mib, …}]}`, or `{unknown: why}`."""
     tool = shutil.which("nvidia-smi")
     if tool is None:

@@ -1,4 +1,4 @@
-"""What this host is made of, as its own kernel tells."""
+"""The hardware of this host, as its own kernel reports it."""
 
 from __future__ import annotations
 

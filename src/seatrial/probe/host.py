@@ -1,7 +1,7 @@
 """The probe of one host: an observer beside the training processes that outlives them.
 
-It samples once a second, into its own file. The training processes never read what it reads. Beyond that it does on its
-host what the driver cannot do from another: it has ranks write their stacks, and ends those that outlive the run.
+It samples once a second, into a file of its own. It also does what the driver cannot do from another host: it has ranks
+write their stacks, and ends those that outlive the run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from seatrial.events import Layout, Redactor, Writer
 from seatrial.events.schema import Environment, Leftover
 from seatrial.events.wires import HostSample
 from seatrial.events.writer import NODE_VARIABLE, host_identity
-from seatrial.probe import carried, counters, interfaces, processes, sockets
+from seatrial.probe import counters, interfaces, processes, sockets, tcp_info
+from seatrial.probe.driver_events import DriverEvents, ends_the_run
 from seatrial.probe.hardware import describe
 from seatrial.probe.nccl import collect
 from seatrial.probe.packages import installed
-from seatrial.probe.sockets import Watch
-from seatrial.probe.told import Told, ends_the_run
+from seatrial.probe.sockets import ConnectionWatch
 
 INTERVAL_S = 1.0
 LOOK_EVERY = 4
 GRACE_S = 5.0  # Ray ends the ranks of a run that is over, but not at once
 TAIL_BYTES = 64 << 10
 _STEP = re.compile(rb'"event":"step"[^\n]*?"step":(\d+)[^\n]*\n')
-_RANK, _SPARE = "TrainWorker", ("ray::IDLE", "default_worker.py")  # in the titles of Ray's processes
+_SPARE = ("ray::IDLE", "default_worker.py")  # in the titles of Ray's processes
 
 
 class HostProbe:
@@ -40,8 +40,8 @@ class HostProbe:
         self._root = Path(path).parents[2]
         self._events = Writer(Path(path), run=run, attempt=attempt, role="probe", claims=claims, trial=trial)
         self._folder, self._attempt = Path(path).parent, attempt
-        self._driver = Told(Layout(self._root).driver_events)
-        self._sockets = Watch()
+        self._driver = DriverEvents(Layout(self._root).driver_events)
+        self._sockets = ConnectionWatch()
         self._peaks: dict[str, int] = {}
         self._libraries: dict[str, int] = {}
         self._pids: list[int] = []
@@ -81,7 +81,7 @@ class HostProbe:
             self._problem = error
 
     def _hear(self) -> None:
-        """Does what follows, on this host, from what the driver has written."""
+        """Acts on the driver's new events: a stall, a new attempt, the end of the run."""
         for event in self._driver.new():
             if event["event"] == "stalled":
                 for process in self._ranks():
@@ -109,12 +109,12 @@ class HostProbe:
         )
         self._events.close()
 
-    def _ranks(self) -> list[processes.Process]:
+    def _ranks(self) -> list[processes.HostProcess]:
         """Training processes on this host. A pid of theirs may be another process's by now: the title tells."""
-        return [p for p in processes.with_pids(set(self._members().values())) if _RANK in p.command]
+        return [p for p in processes.with_pids(set(self._members().values())) if processes.TRAIN_WORKER in p.command]
 
-    def _outliving(self) -> list[processes.Process]:
-        """Ranks that are still there, and what they have started."""
+    def _outliving(self) -> list[processes.HostProcess]:
+        """Ranks that are still there, and the processes that they have started."""
         started = [
             process
             for process in processes.of_run(self._root, variable=processes.MEMBER_VARIABLE)
@@ -146,10 +146,10 @@ class HostProbe:
     def _carried(self, members: dict[str, int]) -> dict[str, list[tuple[str, str, str]]] | None:
         """What the connections of each process have sent, by the kernel's count; None where it does not tell."""
         try:
-            known = carried.by_inode()
+            known = tcp_info.by_inode()
         except OSError:
             return None
-        held = {name: sockets.held(pid) or frozenset() for name, pid in members.items()}
+        held = {name: sockets.socket_inodes(pid) or frozenset() for name, pid in members.items()}
         return {
             name: sorted((c.local, c.remote, exact(c.sent)) for inode in inodes if (c := known.get(inode)))
             for name, inodes in held.items()

@@ -115,8 +115,10 @@ def default_route(proc: Path = PROC) -> str:
 
 
 def chosen(variable: str, value: str, found: Addresses) -> list[str]:
-    """The interfaces that a setting names: gloo's are exact; NCCL's are prefixes, `=` makes them exact, `^` turns
-    them round. Empty if it names none."""
+    """The interfaces that a setting names; empty if it names none.
+
+    gloo's names are exact. NCCL's are prefixes; `=` makes them exact, `^` excludes them.
+    """
     names = [name.strip() for name in value.lstrip("^=").split(",") if name.strip()]
     if variable == "GLOO_SOCKET_IFNAME":
         names = [name.strip() for name in value.split(",")]
@@ -129,7 +131,7 @@ def chosen(variable: str, value: str, found: Addresses) -> list[str]:
 
 
 def problem_with(variable: str, value: str, found: Addresses, hosts: int) -> str:
-    """Empty, or why ranks on so many hosts cannot reach each other with this setting, in one line."""
+    """Why ranks on so many hosts cannot reach each other with this setting, in one line; empty if they can."""
     named = chosen(variable, value, found)
     usable = [name for name in named if found[name]]
     if not named:

@@ -1,7 +1,7 @@
-"""What a process that already runs has loaded, and from which packages: by its memory map, never by asking it.
+"""What a running process has loaded, and from which packages: by its memory map, never by asking it.
 
-A version is told by the package that the file belongs to, else by the file's own name; a file that was replaced on disk
-since it was loaded has none.
+A version is that of the package that the file belongs to, else the one in the file's name. A file that was replaced on
+disk since it was loaded has none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One host of a job that already runs, watched for a window: nothing is written, stopped, or asked of its processes.
+"""One host of a running job, watched for a window: nothing is written, and its processes are left alone.
 
 A process is its pid *and* when it started: a pid that has been given to another process meanwhile is another process.
 """
@@ -16,13 +16,13 @@ from typing import Any
 from seatrial.canon import digest, exact, plain, utc
 from seatrial.events import Redactor
 from seatrial.events.writer import host_identity, machine_identity
-from seatrial.probe import carried, counters, gpus, interfaces, loaded, train_logs
+from seatrial.probe import counters, gpus, interfaces, loaded, tcp_info, train_logs
 from seatrial.probe.hardware import describe
 from seatrial.probe.interfaces import PROC, SYS
 from seatrial.probe.packages import installed
-from seatrial.probe.sockets import held
+from seatrial.probe.processes import TRAIN_WORKER
+from seatrial.probe.sockets import socket_inodes
 
-TITLE = "TrainWorker"  # in the titles of Ray Train's workers
 SETTINGS = ("NCCL_", "FI_", "GLOO_", "OFI_NCCL_", "CUDA_VISIBLE_DEVICES", "RAY_TRAIN_")
 INTERVAL_S = 1.0
 NICE = 10  # the training comes first
@@ -41,14 +41,14 @@ class HostObserver:
         self._problem: BaseException | None = None
 
     def begin(self, seconds: float) -> bool:
-        """Starts to look for so many seconds, and returns at once: an actor that is busy would outlive its job."""
+        """Starts to watch for so many seconds and returns at once: an actor that is busy would outlive its job."""
         os.nice(NICE)
         self._seconds = seconds
         threading.Thread(target=self._watch, name="observer", daemon=True).start()
         return True
 
     def seen(self) -> dict[str, Any] | None:
-        """What was seen; None while it looks. Raises what the looking failed with."""
+        """What was seen; None while it watches. Raises what the watching failed with."""
         if self._problem:
             raise self._problem
         return self._seen
@@ -79,7 +79,7 @@ class HostObserver:
             "window": window.json(),
             "attempts": train_logs.attempts(self._logs, self._job),
             "checkpoint": train_logs.checkpoint(self._logs, self._job),
-            "gpus": gpus.use(),
+            "gpus": gpus.utilization(),
         }
 
     def _host(self) -> dict[str, Any]:
@@ -117,18 +117,23 @@ class Window:
 
     def __init__(self, pids: list[int], proc: Path = PROC, sys: Path = SYS):
         self._proc, self._sys = proc, sys
-        self.started = {pid: since for pid in pids if (since := start_time(pid, proc)) and TITLE in title(pid, proc)}
+        self.started = {
+            pid: since for pid in pids if (since := start_time(pid, proc)) and TRAIN_WORKER in title(pid, proc)
+        }
         self._gone: dict[int, str] = {}
         self._first: counters.Counters = {}
         self._last: counters.Counters = {}
         self._backwards: set[str] = set()
         self._times: list[tuple[float, str]] = []
-        self._connections: dict[tuple[int, str, str], list[carried.Carried]] = {}
+        self._connections: dict[tuple[int, str, str], list[tcp_info.TcpConnection]] = {}
         self._untold = ""
 
     def look(self) -> None:
-        """One look. The interfaces' counters are read first at the first look, last at the others: what the connections
-        carried between their readings then lies within what the interfaces did."""
+        """Reads all counters once.
+
+        The interfaces are read before the connections the first time, and after them later: what the connections
+        carried then lies within what the interfaces counted.
+        """
         self._check()
         if self._times:
             self._connect()
@@ -154,12 +159,12 @@ class Window:
         if self._untold:
             return
         try:
-            table = carried.by_inode()
+            table = tcp_info.by_inode()
         except OSError as error:
             self._untold = f"{error.strerror or error}"
             return
         for pid in self.started.keys() - self._gone.keys():
-            for inode in (held(pid, self._proc) or frozenset()) & table.keys():
+            for inode in (socket_inodes(pid, self._proc) or frozenset()) & table.keys():
                 seen = table[inode]
                 ends = self._connections.setdefault((pid, seen.local, seen.remote), [seen, seen])
                 ends[1] = seen

@@ -1,4 +1,4 @@
-"""The code of seatrial that this process runs, and that a run needs where it is not installed."""
+"""seatrial's own code: what this process runs, and what a run takes to where it is not installed."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from importlib.metadata import distributions
 def installed(folders: Sequence[str] | None = None) -> dict[str, str]:
     """`{name: "version#digest of RECORD"}` of this interpreter, or of some folders of packages.
 
-    The digest is there so that a rebuilt wheel differs; none where there is no RECORD.
+    With the digest a rebuilt wheel differs; where there is no RECORD, there is none.
     """
     found: dict[str, str] = {}
     for package in distributions() if folders is None else distributions(path=list(folders)):

@@ -1,4 +1,4 @@
-"""What the kernel says about processes: who belongs to a run, what they hold. Linux only; elsewhere blind.
+"""What the kernel says about processes: which belong to a run, what they have open. Linux only; elsewhere none.
 
 A host is a network namespace, as in `events.writer.host_identity`: processes of another one are another host's, also
 where hosts share a machine and see each other's.
@@ -19,12 +19,14 @@ PROC = Path("/proc")
 RUN_VARIABLE = "SEATRIAL_RUN_DIR"  # the absolute run directory; set for the driver, inherited by all that it starts
 MEMBER_VARIABLE = "SEATRIAL_MEMBER_OF"  # the same, for the ranks alone and what they start
 ROLE_VARIABLE, SCRIPT_ROLE = "SEATRIAL_ROLE", "script"  # set for a team's own script itself, not for its workers
+# In the titles of Ray Train's processes; `driver.ray_internals` says at which version of Ray.
+TRAIN_WORKER, TRAIN_CONTROLLER = "TrainWorker", "TrainController"
 STACKS = signal.SIGUSR2  # ranks write their stacks when they get it
 POLL_S = 0.1
 
 
 @dataclass(frozen=True)
-class Process:
+class HostProcess:
     """One live process of a run."""
 
     pid: int
@@ -34,8 +36,8 @@ class Process:
         return f"{self.pid} {self.command}"
 
 
-def of_run(root: Path, session: str = "", variable: str = RUN_VARIABLE) -> Iterator[Process]:
-    """Live processes of a run: its directory in their environment, or its Ray session in what their output goes to.
+def of_run(root: Path, session: str = "", variable: str = RUN_VARIABLE) -> Iterator[HostProcess]:
+    """Live processes of a run: with its directory in their environment, or their output in its Ray session.
 
     One mark is not enough: a Ray worker's title is written over its command line, and may reach into its environment.
     """
@@ -47,12 +49,12 @@ def of_run(root: Path, session: str = "", variable: str = RUN_VARIABLE) -> Itera
                 continue  # a zombie holds nothing and cannot be ended
             mine = marker in (folder / "environ").read_bytes().split(b"\x00")
             if mine or (session and any(_target(folder / "fd" / n).startswith(session) for n in ("1", "2"))):
-                yield Process(int(folder.name), _readable(command))
+                yield HostProcess(int(folder.name), _readable(command))
         except OSError:
             continue  # gone meanwhile, or another user's
 
 
-def of_module(name: str) -> Iterator[Process]:
+def of_module(name: str) -> Iterator[HostProcess]:
     """Live processes that were started as `python -m NAME`, but for this one."""
     for folder in _processes():
         try:
@@ -60,31 +62,31 @@ def of_module(name: str) -> Iterator[Process]:
         except OSError:
             continue
         if (b"-m", name.encode()) in itertools.pairwise(words):
-            yield Process(int(folder.name), _readable(b" ".join(words)))
+            yield HostProcess(int(folder.name), _readable(b" ".join(words)))
 
 
-def with_pids(pids: Collection[int]) -> Iterator[Process]:
+def with_pids(pids: Collection[int]) -> Iterator[HostProcess]:
     """Those live processes that have one of these pids."""
     for folder in _processes():
         try:
             if int(folder.name) in pids and (command := (folder / "cmdline").read_bytes()):
-                yield Process(int(folder.name), _readable(command))
+                yield HostProcess(int(folder.name), _readable(command))
         except OSError:
             continue
 
 
-def holding(root: Path) -> Iterator[Process]:
+def holding(root: Path) -> Iterator[HostProcess]:
     """Live processes, but for this one, that have a file below `root` open."""
     below = f"{root.resolve()}/"
     for folder in _processes():
         try:
             if any(_target(link).startswith(below) for link in (folder / "fd").iterdir()):
-                yield Process(int(folder.name), _readable((folder / "cmdline").read_bytes()))
+                yield HostProcess(int(folder.name), _readable((folder / "cmdline").read_bytes()))
         except OSError:
             continue
 
 
-def end(find: Callable[[], list[Process]], grace: float) -> list[Process]:
+def end(find: Callable[[], list[HostProcess]], grace: float) -> list[HostProcess]:
     """Waits until nothing is found any more, at most `grace` seconds, then kills what is. Returns what was killed."""
     left = _wait(find, grace)
     for process in left:
@@ -95,7 +97,7 @@ def end(find: Callable[[], list[Process]], grace: float) -> list[Process]:
     return left
 
 
-def _wait(find: Callable[[], list[Process]], seconds: float) -> list[Process]:
+def _wait(find: Callable[[], list[HostProcess]], seconds: float) -> list[HostProcess]:
     deadline = time.monotonic() + seconds
     while (left := find()) and time.monotonic() < deadline:
         time.sleep(POLL_S)

@@ -1,4 +1,4 @@
-"""Who talks to whom: the established TCP connections of a process, by the sockets it holds."""
+"""The established TCP connections of a process, by the sockets that it has open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Pair = tuple[str, str]
 Connections = dict[str, list[Pair]]
 
 
-class Watch:
+class ConnectionWatch:
     """Follows the connections of processes.
 
     The kernel walks a table of a size that grows with the machine's memory to write /proc/net/tcp, milliseconds each
@@ -35,7 +35,7 @@ class Watch:
 
         A process that is gone is left out.
         """
-        held = {name: inodes for name, pid in pids.items() if (inodes := _sockets(self._proc / str(pid))) is not None}
+        held = {name: inodes for name, pid in pids.items() if (inodes := socket_inodes(pid, self._proc)) is not None}
         self._looks += 1
         if held != self._held or self._looks % ANEW_EVERY == 0:
             self._held, self._asks = held, 2
@@ -52,7 +52,7 @@ def connections(pids: Mapping[str, int], proc: Path = PROC) -> Connections:
     found: Connections = {}
     for name, pid in pids.items():
         folder = proc / str(pid)
-        held = _sockets(folder)
+        held = socket_inodes(pid, proc)
         try:
             namespace = os.readlink(folder / "ns/net")
         except OSError:
@@ -63,16 +63,11 @@ def connections(pids: Mapping[str, int], proc: Path = PROC) -> Connections:
     return found
 
 
-def held(pid: int, proc: Path = PROC) -> frozenset[str] | None:
-    """Inodes of the sockets that a process has open; None if it is gone."""
-    return _sockets(proc / str(pid))
-
-
-def _sockets(folder: Path) -> frozenset[str] | None:
+def socket_inodes(pid: int, proc: Path = PROC) -> frozenset[str] | None:
     """Inodes of the sockets that a process has open; None if it is gone."""
     inodes: set[str] = set()
     try:
-        with os.scandir(folder / "fd") as descriptors:
+        with os.scandir(proc / str(pid) / "fd") as descriptors:
             for descriptor in descriptors:
                 target = _target(descriptor.path)
                 if target.startswith("socket:["):

@@ -1,7 +1,7 @@
 """What Ray Train's own logs on a host say about a job: ranks by process, attempts, checkpoints.
 
 They are there also where RAY_TRAIN_ENABLE_STATE_TRACKING is off: JSON lines below `logs/train` of Ray's session, in the
-forms of Ray 2.58 (ray/train/v2/_internal: logging/logging.py, execution/worker_group/worker_group.py, and storage.py).
+forms that `driver.ray_internals` lists.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+WORKER_LOGS, CONTROLLER_LOGS = "ray-train-*-worker-*.log", "ray-train-sys-controller-*.log"
 HEAD_BYTES, TAIL_BYTES, WHOLE_BYTES = 64 << 10, 512 << 10, 16 << 20
 _STARTED = re.compile(r"^Started training worker group of size (\d+)")
 _SAVED = re.compile(r"^Checkpoint successfully created at: Checkpoint\(filesystem=(\S+), path=(.+)\)$")
@@ -22,7 +23,7 @@ _SAVED = re.compile(r"^Checkpoint successfully created at: Checkpoint\(filesyste
 def ranks(logs: Path, job: str) -> dict[int, dict[str, Any]]:
     """By pid: world, local and node rank, run, and the Ray ids of each worker process of a job that logged here."""
     found: dict[int, dict[str, Any]] = {}
-    for path in sorted(logs.glob("train/ray-train-*-worker-*.log")):
+    for path in sorted((logs / "train").glob(WORKER_LOGS)):
         for line in _lines(_head(path)):
             if line.get("job_id") == job and isinstance(line.get("world_rank"), int) and _is_pid(line.get("process")):
                 kept = ("world_rank", "local_rank", "node_rank", "run_name", "worker_id", "actor_id")
@@ -35,7 +36,7 @@ def attempts(logs: Path, job: str) -> list[dict[str, Any]]:
     """Each group of workers that a controller of the job on this host has started: `{run, started_ns, workers}`."""
     found = [
         {"run": str(line.get("run_name")), "started_ns": str(line.get("timestamp_ns")), "workers": int(match[1])}
-        for path in sorted(logs.glob("train/ray-train-sys-controller-*.log"))
+        for path in sorted((logs / "train").glob(CONTROLLER_LOGS))
         for line in _lines(_whole(path))
         if line.get("job_id") == job and (match := _STARTED.match(str(line.get("message"))))
     ]
@@ -46,7 +47,7 @@ def checkpoint(logs: Path, job: str) -> dict[str, Any] | None:
     """The newest checkpoint that a worker of the job on this host reported: `{path, filesystem, age_s, run}`."""
     saved = [
         (int(line["timestamp_ns"]), match, line)
-        for path in sorted(logs.glob("train/ray-train-*-worker-*.log"))
+        for path in sorted((logs / "train").glob(WORKER_LOGS))
         for line in _lines(_tail(path))
         if line.get("job_id") == job and (match := _SAVED.match(str(line.get("message")))) and "timestamp_ns" in line
     ]
@@ -85,7 +86,7 @@ def _tail(path: Path) -> bytes:
 
 
 def _whole(path: Path) -> bytes:
-    """All of it, of a log that never ends its last part."""
+    """All of a log, or of a very long one its end."""
     return _part(path, max(0, _size(path) - WHOLE_BYTES), WHOLE_BYTES)
 
 

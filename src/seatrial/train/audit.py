@@ -1,7 +1,7 @@
-"""The planned data once more, from the source: read, tokenised and cut again by a process that took no part.
+"""Makes the planned data again from its source, in a process that did not train: reads, tokenises and cuts it.
 
-Nothing of the store that the ranks read is believed but the lengths of documents that no planned row touches: those are
-not tokenised again where the whole would be long.
+One thing is taken from the store that the ranks read: where the data is large, the lengths of documents that no planned
+row touches. Those documents are not tokenised again.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from seatrial.events.schema import DataAudited
 from seatrial.plan.order import row, step_digest
 from seatrial.train.context import Context
 from seatrial.train.data import Dataset
-from seatrial.train.data.opening import mapped, recipe_of
+from seatrial.train.data.opening import open_store, recipe_of
 from seatrial.train.data.source import content_digest, source_of
-from seatrial.train.data.store import Wanted, build
+from seatrial.train.data.store import KnownLength, build
 from seatrial.train.data.tokens import Split
 
 AUDIT_STEPS = 2000
@@ -30,7 +30,7 @@ WHOLE = 1 << 24  # tokens up to which everything is tokenised again, as chat alw
 
 @contextmanager
 def recomputed(context: Context, used: Dataset) -> Iterator[Dataset]:
-    """The data of a trial made again from its source, in a temporary folder. Synthetic tokens are their own source."""
+    """Makes the data of a trial again, in a temporary folder. Synthetic tokens have no source and stay."""
     if used.folder is None:
         yield used
         return
@@ -43,10 +43,10 @@ def recomputed(context: Context, used: Dataset) -> Iterator[Dataset]:
             build(recipe, Path(folder), None if whole else lengths(context, used))
         except OSError as error:
             raise RunError(f"the data could not be made again in {folder}: {error.strerror or error}") from error
-        yield mapped(context, Path(folder), used.tokenizer, (used.source, name), source.manifest)
+        yield open_store(context, Path(folder), used.tokenizer, (used.source, name), source.manifest)
 
 
-def lengths(context: Context, used: Dataset) -> Wanted:
+def lengths(context: Context, used: Dataset) -> KnownLength:
     """The length of each document that no planned row touches, as the store has it."""
     samples = min(used.rows, context.plan.steps * context.trial.training.global_batch)
     rows = {
@@ -66,10 +66,11 @@ def lengths(context: Context, used: Dataset) -> Wanted:
 
 
 def _touched(split: Split, rows: list[int]) -> npt.NDArray[np.bool_]:
-    """For each document whether one of `rows` has a token of it."""
+    """Says for each document whether one of `rows` has a token of it."""
     spans = np.asarray([split.span(number) for number in rows], dtype=np.int64)
     first = np.searchsorted(split.starts, spans[:, 0], side="right") - 1
     last = np.searchsorted(split.starts, spans[:, 1], side="left")
+    # A difference array: its running sum counts the rows that touch each document, in memory of one number each.
     change = np.zeros(len(split.starts) + 1, dtype=np.int64)
     np.add.at(change, first, 1)
     np.add.at(change, last, -1)
@@ -77,7 +78,7 @@ def _touched(split: Split, rows: list[int]) -> npt.NDArray[np.bool_]:
 
 
 def audit(context: Context, data: Dataset) -> Iterator[DataAudited]:
-    """Digest of every step's planned samples over all ranks, a few thousand steps an event, and of all windows."""
+    """Digests of each step's planned samples over all ranks, and of all held-out windows."""
     batch, total = context.trial.training.global_batch, context.plan.steps
     windows = data.windows_digest()
     for first in range(0, total, AUDIT_STEPS):

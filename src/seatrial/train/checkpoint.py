@@ -1,7 +1,8 @@
 """Saves and loads everything that the next step depends on.
 
-A checkpoint exists once `manifest.json`, written last, is complete: DCP shards with size and sha256 by the rank that
-wrote them, step, world size, data cursor. No directory is ever used twice: DCP leaves old metadata beside new shards.
+A checkpoint exists once its `manifest.json` is complete, which is written last. It has step, world size, data cursor,
+and the DCP shards with size and sha256, each by the rank that wrote it. No folder is used twice: DCP would leave old
+metadata beside new shards.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ def _as_tensor(value: Any) -> Tensor:
     return torch.tensor(list(canonical(value)), dtype=torch.uint8)
 
 
-def host_random() -> dict[str, Any]:
-    """Python's and numpy's generators as JSON."""
+def host_rng_state() -> dict[str, Any]:
+    """The state of Python's and NumPy's random generators, as JSON."""
     version, internal, gauss = random.getstate()
     kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
     return {
@@ -51,19 +52,19 @@ def host_random() -> dict[str, Any]:
     }
 
 
-def set_host_random(state: dict[str, Any]) -> None:
-    """Puts back what `host_random` read."""
+def set_host_rng_state(state: dict[str, Any]) -> None:
+    """Restores what `host_rng_state` returned."""
     version, internal, gauss = state["python"]
     random.setstate((version, tuple(internal), gauss))
     kind, keys, *rest = state["numpy"]
     np.random.set_state((kind, np.array(keys, dtype=np.uint32), *rest))
 
 
-def collect(
+def state_dict(
     context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict[str, Any]
 ) -> dict[str, Any]:
-    """The state dict that is saved; random generators under this rank's own keys."""
-    mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_random())}
+    """The state dict that is saved. Random generators have keys of this rank's own."""
+    mine: dict[str, Any] = {"torch": torch.get_rng_state(), "host": _as_tensor(host_rng_state())}
     if context.device.type == "cuda":
         mine["cuda"] = torch.cuda.get_rng_state(context.device)
     return {
@@ -95,11 +96,11 @@ def digests(state: dict[str, Any]) -> dict[str, str]:
 
 
 def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, progress: dict[str, Any]) -> None:
-    """Writes a checkpoint of `progress["step"]` steps; returns when its manifest is complete on every rank."""
+    """Writes a checkpoint after `progress["step"]` steps; returns once its manifest is complete, on every rank."""
     began = time.monotonic()
     step = int(progress["step"])
     folder = context.layout.checkpoints / f"step-{step:06d}-a{context.attempt}"
-    state = collect(context, model, optimizer, progress)
+    state = state_dict(context, model, optimizer, progress)
     dcp_save(state, checkpoint_id=folder)
     mine = [
         p
@@ -127,7 +128,7 @@ def save(context: Context, model: nn.Module, optimizer: torch.optim.Optimizer, p
 
 
 def _commit(folder: Path, context: Context, progress: dict[str, Any], parts: list[Any]) -> str:
-    """Writes the manifest under its final name in one rename, after it has reached the disk; returns its digest.
+    """Writes the manifest to the disk, renames it into place, and returns its digest.
 
     `parts` are (shards, digests of the random generators) by rank.
     """
@@ -152,14 +153,14 @@ def _commit(folder: Path, context: Context, progress: dict[str, Any], parts: lis
 
 
 def _retain(context: Context) -> None:
-    """Removes all but the newest checkpoints; the manifest goes first, so that what is left is never taken for one."""
-    for folder in complete(context.layout.checkpoints)[: -context.trial.training.checkpoint.num_to_keep]:
+    """Removes all but the newest checkpoints. The manifest goes first: without it, what is left is no checkpoint."""
+    for folder in complete_checkpoints(context.layout.checkpoints)[: -context.trial.training.checkpoint.num_to_keep]:
         (folder / MANIFEST).unlink()
         shutil.rmtree(folder)
         context.events.write(CheckpointRemoved(step=_step(folder), path=context.layout.relative(folder)))
 
 
-def complete(root: Path) -> list[Path]:
+def complete_checkpoints(root: Path) -> list[Path]:
     """The folders of all complete checkpoints, oldest first."""
     return sorted((p.parent for p in root.glob(f"step-*/{MANIFEST}")), key=lambda folder: (_step(folder), folder.name))
 
@@ -175,7 +176,7 @@ def load(
 
     Nothing is loaded if anything is missing: a partial load would look like a resume and be another run.
     """
-    state = collect(context, model, optimizer, {})
+    state = state_dict(context, model, optimizer, {})
     state["progress"] = torch.zeros(_progress_size(folder), dtype=torch.uint8)
     mine = state["rng"][str(context.rank)]
     reader = FileSystemReader(folder)
@@ -191,7 +192,7 @@ def load(
     torch.set_rng_state(mine["torch"])
     if "cuda" in mine:
         torch.cuda.set_rng_state(mine["cuda"], context.device)
-    set_host_random(json.loads(bytes(mine["host"].tolist())))
+    set_host_rng_state(json.loads(bytes(mine["host"].tolist())))
     progress: dict[str, Any] = json.loads(bytes(state["progress"].tolist()))
     return progress, []
 

@@ -1,7 +1,6 @@
 """A short check of the collectives before the training: that the ranks reach each other, and how fast.
 
-It is kept apart from the job's own transport: these are other messages, on an idle network, and nothing that they show
-is evidence of the path that the training's bytes take.
+It says nothing about the job's own transport: these are other messages, on an idle network.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ BUS: dict[str, Callable[[int], float]] = {
 
 
 def check(context: Context) -> None:
-    """Every rank takes part; rank 0 writes one event for each collective and size. One rank has nobody to reach."""
+    """All ranks call it together; rank 0 writes one event for each collective and size. A single rank does nothing."""
     if context.world_size < 2:
         return
     sizes = SIZES_CUDA if context.device.type == "cuda" else SIZES

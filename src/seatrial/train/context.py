@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+import torch.distributed as dist
 
 from seatrial.canon import parse, sha256
 from seatrial.errors import RunError, SeatrialError
@@ -16,6 +17,8 @@ from seatrial.events.layout import problem_with
 from seatrial.events.schema import ProcessFailed, StorageCanary
 from seatrial.plan import Plan, plan
 from seatrial.trial import Trial
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +35,8 @@ class Rank:
     events: Writer
 
     @property
-    def leads_host(self) -> bool:
-        """The one rank of each host that reports what is the same for all of them."""
+    def is_local_rank_zero(self) -> bool:
+        """Whether this rank reports what is the same for all ranks of its host."""
         return self.local_rank == 0
 
 
@@ -88,14 +91,31 @@ def open_context(
     return Context(**vars(opened), trial=trial, plan=plan(trial))
 
 
+def on_all_ranks(act: Callable[[], T]) -> T:
+    """What `act` returns on this rank, once no rank has failed in it: one that raised alone would leave others waiting.
+
+    Raises RunError on every rank, in the words of the first that failed. All ranks call it together.
+    """
+    problem, result = "", list[T]()
+    try:
+        result.append(act())
+    except SeatrialError as error:
+        problem = str(error).strip().partition("\n")[0]
+    problems: list[str] = [""] * dist.get_world_size()
+    dist.all_gather_object(problems, problem)
+    if first := next((each for each in problems if each), ""):
+        raise RunError(first)
+    return result[0]
+
+
 def failure(error: BaseException, during: str) -> ProcessFailed:
-    """What a process ends with, in one line."""
+    """The event of the error that ends this process, in one line."""
     said = str(error) if isinstance(error, SeatrialError) else f"{type(error).__name__}: {error}"
     return ProcessFailed(error=said.strip().partition("\n")[0], during=during)
 
 
 def carry_out(context: Context, phases: Iterator[str]) -> None:
-    """Runs named phases on this rank, and closes its event file; an error is recorded with the phase it came in."""
+    """Runs named phases on this rank and closes its event file. An error is recorded with the phase it came in."""
     during = "start"
     try:
         for during in phases:  # noqa: B007 - the phase reached is what an error happened during

@@ -1,4 +1,4 @@
-"""The layers that only a training process can tell: what its interpreter has, what torch it loaded, on which device."""
+"""Environment layers that only a training process knows: its packages, its torch, its device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seatrial.train.context import Rank
 def process_layers(context: Rank) -> Iterator[Environment]:
     """`torch` from every rank, `packages` from one rank a host."""
     yield Environment(layer="torch", content=_torch(context))
-    if context.leads_host:
+    if context.is_local_rank_zero:
         yield Environment(
             layer="packages", content={"python": sys.version, "prefix": sys.prefix, "installed": installed()}
         )

@@ -19,10 +19,10 @@ from seatrial.train.shard import reshard
 def evaluate(
     context: Context, model: nn.Module, data: Dataset, phase: Literal["before", "after", "base", "reload"], step: int
 ) -> None:
-    """Writes one item a window of this rank: window, nats, and the tokens and bytes that they are over.
+    """Writes one item for each window of this rank: window, nats, and the tokens and bytes that they are over.
 
-    Windows are dealt round-robin. Ranks run the same number of forwards, since each is a collective: a rank that ran
-    out scores a window again and throws the result away.
+    Windows are assigned round-robin. All ranks run as many forwards, because each is a collective: a rank that has no
+    window left scores window 0 and discards the result.
     """
     mine = list(range(context.rank, data.windows, context.world_size))
     most = -(-data.windows // context.world_size)

@@ -1,7 +1,7 @@
-"""Before the first step: documents that share a row must not see each other, in the model as it is here.
+"""Checks before the first step that documents which share a row do not see each other in this model.
 
-Two documents lie in each row. The first half of the first one is changed: what the model says of its second half must
-move, or nothing was tested, and what it says of the other document must not.
+Each row holds two documents, and the first half of the first one is changed. The loss of its second half must change,
+or nothing was tested; the loss of the other document must not.
 """
 
 from __future__ import annotations

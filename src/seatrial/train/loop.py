@@ -48,27 +48,27 @@ def _phases(context: Context) -> Iterator[str]:
     connectivity.check(context)
 
     yield "model and data"
-    trainee = build(context)
-    open_and_prove(context, trainee.data)
-    if trainee.data.folder:
-        isolation.check(context, trainee.module, trainee.data.account.largest + 1)
-    context.events.write(proofs.parameters(trainee.module, 0))
+    state = build(context)
+    record_data(context, state.data)
+    if state.data.folder:
+        isolation.check(context, state.module, state.data.statistics.largest + 1)
+    context.events.write(proofs.parameters(state.module, 0))
 
     yield "evaluation before"
-    evaluate(context, trainee.module, trainee.data, "before", 0)
-    evaluate_tasks(context, trainee.module, "before", 0)
+    evaluate(context, state.module, state.data, "before", 0)
+    evaluate_tasks(context, state.module, "before", 0)
 
     yield "training"
-    train(context, trainee)
+    train(context, state)
 
     yield "evaluation after"
-    evaluate(context, trainee.module, trainee.data, "after", context.plan.steps)
-    evaluate_tasks(context, trainee.module, "after", context.plan.steps)
-    context.events.write(proofs.parameters(trainee.module, context.plan.steps))
+    evaluate(context, state.module, state.data, "after", context.plan.steps)
+    evaluate_tasks(context, state.module, "after", context.plan.steps)
+    context.events.write(proofs.parameters(state.module, context.plan.steps))
     proofs.roll_call(context, "end", context.plan.steps)
 
 
-class Trainee:
+class TrainState:
     """Model, optimizer and data of one rank, as training and reload both build them."""
 
     def __init__(
@@ -77,12 +77,12 @@ class Trainee:
         self.module, self.root, self.mesh, self.optimizer, self.data = module, root, mesh, optimizer, data
 
 
-def build(context: Context) -> Trainee:
-    """A new model, sharded and filled, its optimizer, and the data."""
+def build(context: Context) -> TrainState:
+    """Builds and shards a new model, fills it, and makes its optimizer; opens the data."""
     trial, work = context.trial, context.trial.training
     folder = _fetch_once(context)
     config = model.configure(work.model, folder)
-    module = model.skeleton(config)
+    module = model.meta_model(config)
     mesh = make_mesh(context.plan, context.device)
     root = shard(module, model.blocks(module), mesh, context.plan, work)
     model.materialise(module, trial, config, folder, context.device)
@@ -96,18 +96,18 @@ def build(context: Context) -> Trainee:
     if context.rank == 0:
         context.events.write(Environment(layer="model", content=model.identity(work.model, folder, config)))
         context.events.write(Environment(layer="sharding", content=describe(module, context.plan, work).content()))
-    return Trainee(module, root, mesh, optimizer, open_data(context, folder, int(config.vocab_size)))
+    return TrainState(module, root, mesh, optimizer, open_data(context, folder, int(config.vocab_size)))
 
 
 def _fetch_once(context: Context) -> Path | None:
     """One rank a host downloads; the others wait, then find the files in place."""
-    folder = model.fetch(context.trial.training.model) if context.leads_host else None
+    folder = model.fetch(context.trial.training.model) if context.is_local_rank_zero else None
     dist.barrier()
-    return folder if context.leads_host else model.fetch(context.trial.training.model)
+    return folder if context.is_local_rank_zero else model.fetch(context.trial.training.model)
 
 
-def open_and_prove(context: Context, data: Dataset) -> None:
-    """Each rank records the data it has; rank 0 its manifest, the baselines and the overlap of the splits."""
+def record_data(context: Context, data: Dataset) -> None:
+    """Each rank records the data that it has. Rank 0 adds manifest, baselines and the overlap of the splits."""
     mine = DataOpened(
         source=data.source,
         manifest=data.manifest,
@@ -116,11 +116,11 @@ def open_and_prove(context: Context, data: Dataset) -> None:
         rows=data.rows,
         heldout_windows=data.windows,
         dropped=data.content.get("dropped", []),
-        documents=data.account.documents,
-        counted=data.account.counted,
-        truncated=data.account.truncated,
-        bad=data.account.bad,
-        bad_named=list(data.account.named),
+        documents=data.statistics.documents,
+        counted=data.statistics.counted,
+        truncated=data.statistics.truncated,
+        bad=data.statistics.bad,
+        bad_named=list(data.statistics.named),
         windows=data.windows_digest(),
     )
     context.events.write(mine)
@@ -129,29 +129,29 @@ def open_and_prove(context: Context, data: Dataset) -> None:
         context.events.write(Environment(layer="tokenizer", content=tokenizer))
         if data.content:
             context.events.write(Environment(layer="data", content=data.content))
-        for event in (*references(data), *overlaps(context, data)):
+        for event in (*baselines_and_overlap(data), *overlaps(context, data)):
             context.events.write(event)
 
 
-def references(data: Dataset) -> list[Event]:
-    """What a model without learning would reach, and how much of the held-out windows stands in train."""
-    if data.pairs is None:
+def baselines_and_overlap(data: Dataset) -> list[Event]:
+    """What a model without learning would reach, and how much of the held-out windows is in train."""
+    if data.bigrams is None:
         return []
     nats, sizes = baselines.score(data)
     return [Baselines(nats=nats, bytes=sizes), Overlap(ngram=overlap.ngram(data), shares=overlap.shares(data))]
 
 
-def train(context: Context, trainee: Trainee) -> None:
-    """All steps. They are written as those of a script's own loop; the gradient's reduction alone is known exactly."""
+def train(context: Context, state: TrainState) -> None:
+    """All steps, recorded as those of a script's own loop are. Only here the gradient's reduction is known exactly."""
     plan, work = context.plan, context.trial.training
-    watch = gradients.ExactWatch(trainee.module, trainee.mesh)
-    steps = Steps(context, trainee.optimizer, watch, plan.gradient_roll_calls)
+    watch = gradients.ExactWatch(state.module, state.mesh)
+    steps = Steps(context, state.optimizer, watch, plan.gradient_roll_calls)
     for step in range(1, plan.steps + 1):
-        done = forward_backward(context, trainee, step)
+        done = forward_backward(context, state, step)
         steps.reduced()
-        norm = nn.utils.clip_grad_norm_(trainee.module.parameters(), work.optimizer.clip, foreach=True)
+        norm = nn.utils.clip_grad_norm_(state.module.parameters(), work.optimizer.clip, foreach=True)
         rate = learning_rate(step, peak=work.optimizer.lr, warmup_steps=work.optimizer.warmup_steps, steps=plan.steps)
-        apply(trainee.optimizer, rate)
+        optimizer_step(state.optimizer, rate)
         total = norm.full_tensor() if isinstance(norm, DTensor) else norm
         steps.saw(done.samples, done.waited)
         tokens = len(done.samples) * work.sequence_length
@@ -159,10 +159,10 @@ def train(context: Context, trainee: Trainee) -> None:
         if step in plan.checkpoints:
             with steps.aside():
                 proofs.roll_call(context, "checkpoint", step)
-                checkpoint.save(context, trainee.module, trainee.optimizer, progress(context, step, rate))
+                checkpoint.save(context, state.module, state.optimizer, progress(context, step, rate))
 
 
-class Pass(NamedTuple):
+class StepResult(NamedTuple):
     """What one rank did in a step: mean loss (nats per counted token), samples as given to forward, seconds of waiting
     for data, its targets that count, and what the sum of nats was divided by: those of all ranks."""
 
@@ -173,7 +173,7 @@ class Pass(NamedTuple):
     divisor: int
 
 
-def forward_backward(context: Context, trainee: Trainee, step: int) -> Pass:
+def forward_backward(context: Context, state: TrainState, step: int) -> StepResult:
     """All micro-batches of a step; gradients are reduced once, after the last.
 
     The loss is the mean over all counted targets of the global batch: how many there are follows from the data alone.
@@ -181,10 +181,10 @@ def forward_backward(context: Context, trainee: Trainee, step: int) -> Pass:
     work, plan = context.trial.training, context.plan
     samples: list[tuple[int, str]] = []
     began, nats, counted = time.monotonic(), 0.0, 0
-    divisor = trainee.data.counted(range((step - 1) * work.global_batch, step * work.global_batch))
+    divisor = state.data.counted(range((step - 1) * work.global_batch, step * work.global_batch))
     waited = time.monotonic() - began
     for micro in range(plan.micro_batches):
-        trainee.root.set_requires_gradient_sync(micro == plan.micro_batches - 1)
+        state.root.set_requires_gradient_sync(micro == plan.micro_batches - 1)
         began = time.monotonic()
         wanted = indices(
             step,
@@ -194,17 +194,17 @@ def forward_backward(context: Context, trainee: Trainee, step: int) -> Pass:
             micro_batch=work.micro_batch,
             global_batch=work.global_batch,
         )
-        batch = fetch(trainee.data, wanted)
+        batch = micro_batch(state.data, wanted)
         waited += time.monotonic() - began
-        total = compute_loss(trainee.module, *(part.to(context.device) for part in batch))
+        total = compute_loss(state.module, *(part.to(context.device) for part in batch))
         torch.autograd.backward(total / max(1, divisor))
         nats += float(total.detach())
         counted += int((batch[1] != IGNORED).sum())
         samples += zip(wanted, map(_digest, *batch), strict=True)
-    return Pass(nats / max(1, counted), samples, waited, counted, divisor)
+    return StepResult(nats / max(1, counted), samples, waited, counted, divisor)
 
 
-def fetch(data: Dataset, wanted: range) -> tuple[Tensor, Tensor, Tensor]:
+def micro_batch(data: Dataset, wanted: range) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs, targets and positions, each (micro_batch, sequence_length), int64."""
     return stacked([data.sample(index) for index in wanted])
 
@@ -214,7 +214,7 @@ def compute_loss(module: nn.Module, inputs: Tensor, targets: Tensor, positions: 
     return token_nats(module, inputs, targets, positions).sum()
 
 
-def apply(optimizer: torch.optim.Optimizer, rate: float) -> None:
+def optimizer_step(optimizer: torch.optim.Optimizer, rate: float) -> None:
     """One optimizer step at `rate`."""
     for group in optimizer.param_groups:
         group["lr"] = rate

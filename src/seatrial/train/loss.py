@@ -12,8 +12,8 @@ from seatrial.train.data import IGNORED
 def token_nats(module: nn.Module, inputs: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
     """Nats of each target, 0 where it is IGNORED; all are (batch, sequence).
 
-    The one way in which training and scoring ask the model. Documents of a row stay apart by their positions alone:
-    Transformers makes a mask of them only where it is given neither a mask nor a cache.
+    Training and scoring both call the model here. Documents of a row stay apart by their positions alone: Transformers
+    makes a mask of positions only where it is given neither a mask nor a cache.
     """
     logits = module(input_ids=inputs, position_ids=positions, use_cache=False).logits
     return token_loss(logits, targets)

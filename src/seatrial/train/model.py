@@ -64,7 +64,7 @@ def configure(model: Model, folder: Path | None) -> Any:
         raise RunError(f"workload.model: {error}") from error
 
 
-def skeleton(config: Any) -> nn.Module:
+def meta_model(config: Any) -> nn.Module:
     """The architecture on the meta device, in fp32 master precision."""
     from transformers import AutoModelForCausalLM
 
@@ -95,7 +95,7 @@ def blocks(model: nn.Module) -> list[nn.Module]:
 
 
 def materialise(model: nn.Module, trial: Trial, config: Any, folder: Path | None, device: torch.device) -> None:
-    """Fills a sharded skeleton with rank 0's weights and buffers.
+    """Fills a sharded meta model with rank 0's weights and buffers.
 
     Buffers are sent one by one: rotary tables are not in the state dict, and are garbage after `to_empty`.
     """

@@ -1,7 +1,7 @@
-"""The end check: a new process, a new model and a new optimizer load the final checkpoint and say what they got.
+"""The end check: new processes build a new model and optimizer, load the final checkpoint and report what they got.
 
-The same processes score the held-out windows again, before and after the load, fit the baselines again and recompute
-the planned data from the source: a second witness for what the training ranks reported.
+They also score the held-out windows before and after the load, fit the baselines and make the planned data again: a
+second witness for what the training ranks reported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from seatrial.train import checkpoint
 from seatrial.train.audit import audit, recomputed
 from seatrial.train.context import Context, carry_out
 from seatrial.train.evaluate import evaluate
-from seatrial.train.loop import build, references
+from seatrial.train.loop import baselines_and_overlap, build
 from seatrial.train.observe import proofs
 from seatrial.train.tasks.contamination import overlaps
 from seatrial.train.tasks.score import evaluate as evaluate_tasks
@@ -32,28 +32,28 @@ def run(context: Context) -> None:
 
 def _phases(context: Context) -> Iterator[str]:
     yield "model and data"
-    trainee = build(context)
+    state = build(context)
 
     yield "evaluation of the base"
-    evaluate(context, trainee.module, trainee.data, "base", 0)
-    evaluate_tasks(context, trainee.module, "base", 0)
+    evaluate(context, state.module, state.data, "base", 0)
+    evaluate_tasks(context, state.module, "base", 0)
 
     yield LOAD
-    found = checkpoint.complete(context.layout.checkpoints)
+    found = checkpoint.complete_checkpoints(context.layout.checkpoints)
     if not found:
         raise RunError("there is no complete checkpoint to reload")
     folder = found[-1]
-    progress, missing = checkpoint.load(context, folder, trainee.module, trainee.optimizer)
-    state = {}
+    progress, missing = checkpoint.load(context, folder, state.module, state.optimizer)
+    held: dict[str, str] = {}
     if not missing:
-        state = checkpoint.digests(checkpoint.collect(context, trainee.module, trainee.optimizer, progress))
-    updates, dead = _updates(trainee.module, trainee.optimizer, bool(missing))
+        held = checkpoint.digests(checkpoint.state_dict(context, state.module, state.optimizer, progress))
+    updates, dead = _updates(state.module, state.optimizer, bool(missing))
     context.events.write(
         Reloaded(
             step=int(progress.get("step", 0)),
             path=context.layout.relative(folder),
             manifest=sha256((folder / checkpoint.MANIFEST).read_bytes()),
-            state=state,
+            state=held,
             missing=missing,
             updates=updates,
             dead=dead,
@@ -62,26 +62,26 @@ def _phases(context: Context) -> Iterator[str]:
 
     yield "evaluation after the reload"
     if not missing:
-        evaluate(context, trainee.module, trainee.data, "reload", int(progress["step"]))
-        evaluate_tasks(context, trainee.module, "reload", int(progress["step"]))
+        evaluate(context, state.module, state.data, "reload", int(progress["step"]))
+        evaluate_tasks(context, state.module, "reload", int(progress["step"]))
 
     yield "audit of the data"
     if context.rank == 0:
-        with recomputed(context, trainee.data) as data:
-            for event in (*references(data), *overlaps(context, data), *audit(context, data)):
+        with recomputed(context, state.data) as data:
+            for event in (*baselines_and_overlap(data), *overlaps(context, data), *audit(context, data)):
                 context.events.write(event)
 
 
 def _updates(
     module: nn.Module, optimizer: torch.optim.Optimizer, nothing_loaded: bool
 ) -> tuple[dict[str, int], list[str]]:
-    """The optimizer's own count for each trainable parameter, and the parameters that never had a gradient."""
+    """The optimizer's own count of updates by parameter, and the parameters that never had a gradient."""
     updates: dict[str, int] = {}
     dead: list[str] = []
     for name, parameter in module.named_parameters():
         state: dict[str, Any] = {} if nothing_loaded else optimizer.state.get(parameter, {})
         step, second = state.get("step", 0), state.get("exp_avg_sq")
         updates[name] = int(step.item() if isinstance(step, Tensor) else step)
-        if isinstance(second, Tensor) and not bool((proofs.local(second) != 0).any()):
+        if isinstance(second, Tensor) and not bool((proofs.local_shard(second) != 0).any()):
             dead.append(name)  # on this rank's shard; dead is what every rank says is dead
     return updates, dead

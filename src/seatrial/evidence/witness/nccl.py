@@ -21,12 +21,12 @@ from seatrial.evidence.facts.transport import CORROBORATED, DISAGREE, HostBytes
 from seatrial.evidence.run import Run
 from seatrial.evidence.witness import counters
 from seatrial.plan.traffic import Sent, messages, sent
-from seatrial.probe.nccl.carry import unpack
-from seatrial.probe.nccl.counted import difference
+from seatrial.probe.nccl.counter_snapshots import difference
 from seatrial.probe.nccl.facts import Log
 from seatrial.probe.nccl.findings import Finding, Moved, findings
 from seatrial.probe.nccl.graph import communicators
 from seatrial.probe.nccl.logs import merged
+from seatrial.probe.nccl.serialize import unpack
 from seatrial.probe.nccl.summary import summary
 
 WITNESS = "NCCL's own logs, and kernel counters by the probes"

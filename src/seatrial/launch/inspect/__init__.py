@@ -1,5 +1,5 @@
 """`seatrial inspect`: looks at a training job that already runs, and seals what it saw. Read-only."""
 
-from seatrial.launch.inspect.look import Asked, Outcome, inspect
+from seatrial.launch.inspect.inspection import InspectRequest, SealedInspection, inspect
 
-__all__ = ["Asked", "Outcome", "inspect"]
+__all__ = ["InspectRequest", "SealedInspection", "inspect"]

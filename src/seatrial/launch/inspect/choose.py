@@ -8,14 +8,14 @@ from difflib import get_close_matches
 from typing import Any
 
 from seatrial.errors import InputError, clean
-from seatrial.launch.inspect.dashboard import Cluster
+from seatrial.launch.inspect.dashboard import StateDashboard
 
 RUNNING = ("PENDING", "RUNNING")
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Chosen:
+class TrainingJob:
     """A job of Ray with Ray Train's workers. `job` is Ray's hexadecimal id, `details` what the jobs API said."""
 
     job: str
@@ -25,7 +25,7 @@ class Chosen:
 
     @property
     def name(self) -> str:
-        """As its owner knows it: the submission's id, else Ray's."""
+        """The submission id, else Ray's id."""
         return str(self.details.get("submission_id") or self.job)
 
     def training(self) -> dict[str, list[int]]:
@@ -36,18 +36,18 @@ class Chosen:
         return dict(found)
 
     def nodes(self) -> dict[str, list[int]]:
-        """The same, and no pid on the nodes that only have a controller."""
+        """The same, with the nodes that only have a controller: no pid there."""
         return {**{node: [] for node in self.controllers}, **self.training()}
 
 
-def choose(cluster: Cluster, asked: str) -> Chosen:
+def choose(cluster: StateDashboard, asked: str) -> TrainingJob:
     """The job asked for, or the only one that trains. Raises InputError, naming what is there."""
     chosen = _chosen(cluster, asked)
     nodes = {str(actor["node_id"]) for actor in cluster.controllers() if actor.get("job_id") == chosen.job}
     return replace(chosen, controllers=tuple(sorted(nodes)))
 
 
-def _chosen(cluster: Cluster, asked: str) -> Chosen:
+def _chosen(cluster: StateDashboard, asked: str) -> TrainingJob:
     jobs, workers = cluster.listed(), cluster.workers()
     by_job: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for worker in workers:
@@ -57,43 +57,43 @@ def _chosen(cluster: Cluster, asked: str) -> Chosen:
         return _asked(asked, jobs, by_job)
     if len(by_job) == 1:
         ((job, own),) = by_job.items()
-        return Chosen(job, known.get(job, {}), own)
+        return TrainingJob(job, known.get(job, {}), own)
     if by_job:
         names = ", ".join(_name(known.get(job, {"job_id": job})) for job in list(by_job)[:_SHOWN])
-        raise InputError(f"{len(by_job)} jobs train there: {names}", field="--job", expected="one of them")
+        raise InputError(f"{len(by_job)} jobs train there: {names}", field="job", expected="one of them")
     running = [job for job in jobs if job.get("status") in RUNNING]
     one = len(running) == 1
     some = f"{len(running)} job{'' if one else 's'} {'is' if one else 'are'} running, without workers of Ray Train yet"
     said = some if running else "no job is running"
-    raise InputError(f"no training job runs there: {said}", field="--address", expected="a cluster that trains now")
+    raise InputError(f"no training job runs there: {said}", field="address", expected="a cluster that trains now")
 
 
-def _asked(asked: str, jobs: list[dict[str, Any]], by_job: dict[str, list[dict[str, Any]]]) -> Chosen:
+def _asked(asked: str, jobs: list[dict[str, Any]], by_job: dict[str, list[dict[str, Any]]]) -> TrainingJob:
     matching = [job for job in jobs if asked in (job.get("job_id"), job.get("submission_id"))]
     matching = matching or [job for job in jobs if str(job.get("submission_id") or "").startswith(asked)]
     if len(matching) == 1:
         (job,) = matching
         own = by_job.get(str(job.get("job_id")), [])
         if own:
-            return Chosen(str(job["job_id"]), job, own)
+            return TrainingJob(str(job["job_id"]), job, own)
         status = job.get("status")
         seen = f"{clean(asked)} has no worker of Ray Train now; it is {status}"
-        raise InputError(seen, field="--job", expected="a job that trains")
+        raise InputError(seen, field="job", expected="a job that trains")
     if not matching and asked in by_job:  # a driver that the jobs API does not list
-        return Chosen(asked, {}, by_job[asked])
+        return TrainingJob(asked, {}, by_job[asked])
     training = [_name(job) for job in jobs if str(job.get("job_id")) in by_job]
     every = [str(job[key]) for job in jobs for key in ("submission_id", "job_id") if job.get(key)]
     close = get_close_matches(asked, every, n=1, cutoff=0.7)
     hint = f"did you mean {close[0]}?" if close else f"training now: {', '.join(training[:_SHOWN]) or 'none'}"
     said = f"{len(matching)} jobs begin with {clean(asked)}" if matching else f"there is no job {clean(asked)}"
-    raise InputError(said, field="--job", fix=hint)
+    raise InputError(said, field="job", fix=hint)
 
 
 def _name(job: dict[str, Any]) -> str:
     return str(job.get("submission_id") or job.get("job_id"))
 
 
-def status(cluster: Cluster, chosen: Chosen) -> str:
+def status(cluster: StateDashboard, chosen: TrainingJob) -> str:
     """How the job is now; empty where the jobs API does not list it."""
     return next(
         (str(job.get("status")) for job in cluster.listed() if str(job.get("job_id")) == chosen.job),

@@ -1,19 +1,19 @@
-"""What Ray's dashboard says of a job that already runs: over its HTTP API, and only reads."""
+"""What Ray's dashboard says of a running job, over its HTTP API, read-only."""
 
 from __future__ import annotations
 
 from typing import Any
 from urllib.parse import urlencode
 
+from seatrial.driver import ray_internals
 from seatrial.errors import InputError
-from seatrial.launch.jobs_dashboard import READ_S, WRONG_ADDRESS, Dashboard, NoAnswer, Versions
+from seatrial.launch.jobs_dashboard import READ_S, Dashboard, NoAnswer
 
 MOST = 10_000  # what the state API hands out at once
-STATE_OFF = "RAY_TRAIN_ENABLE_STATE_TRACKING"  # in Ray's answer where Ray Train keeps no state
 
 
-class Cluster(Dashboard):
-    """A dashboard that can be asked about jobs, actors, nodes and Ray Train's runs. Raises InputError, NoAnswer."""
+class StateDashboard(Dashboard):
+    """A dashboard with Ray's state API and Ray Train's: jobs, actors, nodes, runs. Raises InputError, NoAnswer."""
 
     def listed(self) -> list[dict[str, Any]]:
         """Every job that Ray knows, whether submitted or run by a driver, as its API shows it."""
@@ -22,11 +22,11 @@ class Cluster(Dashboard):
 
     def workers(self) -> list[dict[str, Any]]:
         """Ray Train's workers that are alive: `{actor_id, job_id, node_id, pid, …}`."""
-        return self._alive("RayTrainWorker")
+        return self._alive(ray_internals.WORKER_CLASS)
 
     def controllers(self) -> list[dict[str, Any]]:
         """Ray Train's controllers that are alive: their hosts have the logs that tell attempts."""
-        return self._alive("TrainController")
+        return self._alive(ray_internals.CONTROLLER_CLASS)
 
     def _alive(self, kind: str) -> list[dict[str, Any]]:
         query = {
@@ -54,27 +54,15 @@ class Cluster(Dashboard):
     def train_runs(self, job: str) -> dict[str, Any]:
         """`{"runs": […]}` of a job by Ray Train's state, or `{"unknown": why}`: it is kept only if asked for."""
         try:
-            answer = self._json("GET", "/api/train/v2/runs/v1", READ_S)
+            answer = self._json("GET", ray_internals.STATE_ROUTE, READ_S)
             runs = [_run(run) for run in answer["train_runs"] if run["job_id"] == job]
         except (InputError, NoAnswer) as error:
-            why = f"the job was started without {STATE_OFF}=1" if STATE_OFF in str(error) else str(error)
+            off = ray_internals.STATE_TRACKING  # Ray's own answer names it where Ray Train keeps no state
+            why = f"the job was started without {off}=1" if off in str(error) else str(error)
             return {"unknown": f"Ray Train keeps no state: {why}"}
         except (ValueError, KeyError, TypeError, AttributeError):
             return {"unknown": "Ray Train's state came in another form than Ray 2.58's"}
         return {"runs": runs} if runs else {"unknown": "Ray Train's state has no run of this job"}
-
-
-def connect(address: str) -> tuple[Cluster, Versions]:
-    """A dashboard that answers, and what runs there. Raises InputError: nothing has begun yet."""
-    try:
-        cluster = Cluster(address)
-        return cluster, cluster.versions()
-    except NoAnswer as error:
-        raise InputError(str(error), field="--address", expected=WRONG_ADDRESS) from None
-    except InputError as error:
-        raise InputError(
-            error.seen.removeprefix("--on: "), field="--address", expected=error.expected, fix=error.fix
-        ) from None
 
 
 def _run(run: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Has the hosts of a job watched: a short Ray job without CPUs, whose actors end with it."""
+"""Watches the hosts of a job by a short Ray job without CPUs, whose actors end with it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from seatrial.driver.block import find
+from seatrial.driver.block import decode
 from seatrial.driver.code import travelling
 from seatrial.driver.inspect import REQUEST_VARIABLE, SLACK_S, START_S
+from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.errors import EvidenceError, InputError, Interrupted, RunError, clean
 from seatrial.launch import jobs
-from seatrial.launch.inspect.choose import Chosen
-from seatrial.launch.inspect.dashboard import Cluster
+from seatrial.launch.inspect.choose import TrainingJob
+from seatrial.launch.inspect.dashboard import StateDashboard
 from seatrial.launch.jobs_dashboard import Job, NoAnswer, NoJob
 
 ENTRYPOINT = "python -m seatrial.driver.inspect"
@@ -32,18 +32,11 @@ SETUP_S = 120.0  # what Ray may take to start a job with its runtime environment
 Say = Callable[[str], None]
 
 
-def check_client() -> None:
-    """Raises InputError where this machine has no Ray to submit with."""
-    if find_spec("ray") is None or find_spec("aiohttp") is None:
-        fix = "pip install 'ray[default]', or `--no-actors` for what can be seen without"
-        raise InputError("ray is not installed here", expected="Ray's client", fix=fix)
-
-
-def watch(cluster: Cluster, chosen: Chosen, seconds: float, say: Say) -> dict[str, Any]:
+def watch(cluster: StateDashboard, chosen: TrainingJob, seconds: float, say: Say) -> dict[str, Any]:
     """What the hosts' observers saw.
 
-    Raises RunError where none could be started, none answered or the connection was lost, Interrupted where the user
-    has had enough. The job in the cluster has ended then, as far as it could be reached.
+    Raises RunError where none could be started, none answered or the connection was lost, and Interrupted when the user
+    stops it. The job in the cluster is ended then, if it can be reached.
     """
     name = f"{PREFIX}{secrets.token_hex(4)}"
     with _interruptible():
@@ -57,13 +50,13 @@ def watch(cluster: Cluster, chosen: Chosen, seconds: float, say: Say) -> dict[st
             raise
 
 
-def _submit(cluster: Cluster, name: str, request: dict[str, Any]) -> None:
+def _submit(cluster: StateDashboard, name: str, request: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         package = Path(folder) / "seatrial"
         for path, data in travelling().items():
             (package / path).parent.mkdir(parents=True, exist_ok=True)
             (package / path).write_bytes(data)
-        variables = {REQUEST_VARIABLE: json.dumps(request), jobs.STOP_VARIABLE: str(STOP_S)}
+        variables = {REQUEST_VARIABLE: json.dumps(request), JOB_STOP_WAIT: str(STOP_S)}
         runtime_env = {"py_modules": [str(package)], "env_vars": variables}
         logging.disable(logging.WARNING)  # Ray's own lines about uploads
         try:
@@ -96,7 +89,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended(cluster: Cluster, name: str, seconds: float) -> Job:
+def _ended(cluster: StateDashboard, name: str, seconds: float) -> Job:
     deadline = time.monotonic() + SETUP_S + START_S + seconds + SLACK_S
     while True:
         try:
@@ -110,10 +103,10 @@ def _ended(cluster: Cluster, name: str, seconds: float) -> Job:
         time.sleep(POLL_S)
 
 
-def _result(cluster: Cluster, job: Job) -> dict[str, Any]:
+def _result(cluster: StateDashboard, job: Job) -> dict[str, Any]:
     try:
         log = cluster.log(job.id)
-        seen = find(log)
+        seen = decode(log)
     except NoAnswer as error:
         raise RunError(f"the connection was lost: {error}") from None
     except EvidenceError as error:
@@ -124,7 +117,7 @@ def _result(cluster: Cluster, job: Job) -> dict[str, Any]:
     return seen
 
 
-def _end(cluster: Cluster, name: str) -> None:
+def _end(cluster: StateDashboard, name: str) -> None:
     """Stops the job in the cluster and waits for its end: its actors go with its driver."""
     deadline = time.monotonic() + STOP_S
     with contextlib.suppress(NoAnswer, InputError):  # it never started, or the cluster is out of reach

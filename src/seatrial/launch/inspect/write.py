@@ -1,4 +1,4 @@
-"""From what was seen to a sealed record: the same run directory as a run's, marked as observed."""
+"""Writes what was seen into a run directory, marked as observed, and seals it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from seatrial.events.planned import PlanFacts, Tolerances
 from seatrial.events.schema import Environment, Planned, Roster
 from seatrial.record import seal
 
-# Stated before anything is judged, as a run's are: what connections must carry to be more than a rendezvous, and what
-# an interface's counter may lack of it: bytes that were under way when the window began.
+# Written down before anything is judged, as a run's are. Connections must carry the first to be more than a rendezvous;
+# an interface's counter may lack the second of it: bytes that were under way when the window began.
 TOLERANCES = Tolerances(observed_least_bytes_per_s=10_000.0, observed_below=0.1)
 DETAILS = ("job_id", "submission_id", "type", "status", "entrypoint", "start_time", "end_time")
 
 
 @dataclass
-class Look:
-    """Everything that a look at a job brought together; empty where a source was not asked."""
+class Inspection:
+    """Everything that was seen of a job; empty where a source was not asked."""
 
     name: str
     asked: dict[str, Any]
@@ -40,37 +40,36 @@ class Look:
     cut_short: str = ""
 
 
-class Account:
-    """The run directory of a look: its claims are frozen before the window, the rest is written after it."""
+class InspectionDirectory:
+    """The run directory of an inspection. Claims are frozen before the window; the rest is written after it."""
 
-    def __init__(self, look: Look, storage: Path):
-        self._look, self.layout = look, _new(storage, look.name)
-        document = Redactor().value(plain({"observed": True, "asked": look.asked, "claims": look.claims}))
-        self._trial = canonical({**document, "image": look.image})
-        frozen = {"schema": "seatrial.claims/1", "run": self.layout.root.name, "claims": look.claims}
+    def __init__(self, seen: Inspection, storage: Path):
+        self._seen, self.layout = seen, _new(storage, seen.name)
+        document = Redactor().value(plain({"observed": True, "asked": seen.asked, "claims": seen.claims}))
+        self._trial = canonical({**document, "image": seen.image})
+        frozen = {"schema": "seatrial.claims/1", "run": self.layout.root.name, "claims": seen.claims}
         self._claims = canonical(plain(frozen))
         self.layout.trial.write_bytes(self._trial)
         self.layout.claims.write_bytes(self._claims)
         self._events = self._writer(self.layout.driver_events, "driver")
         self._events.write(
-            Planned(facts=PlanFacts(observed=True, image=look.image, tolerances=TOLERANCES, asked=look.asked))
+            Planned(facts=PlanFacts(observed=True, image=seen.image, tolerances=TOLERANCES, asked=seen.asked))
         )
 
     def finish(self) -> tuple[Path, dict[str, Any]]:
         """Writes what was seen, closes and seals. Raises OSError."""
-        look, note = self._look, self._events.write
-        job = {name: look.job[name] for name in DETAILS if look.job.get(name) is not None}
-        note(Environment(layer="job", content={**job, "problems": look.problems, "cut_short": look.cut_short}))
+        seen, note = self._seen, self._events.write
+        job = {name: seen.job[name] for name in DETAILS if seen.job.get(name) is not None}
+        note(Environment(layer="job", content={**job, "problems": seen.problems, "cut_short": seen.cut_short}))
         for layer in ("ray", "train", "kubernetes"):
-            if content := getattr(look, layer):
+            if content := getattr(seen, layer):
                 note(Environment(layer=layer, content=content))
         files = []
-        for node, told in sorted(look.hosts.items()):
+        for node, told in sorted(seen.hosts.items()):
             path = self.layout.process(1, f"probe-{node[:8]}")
             with self._writer(path, "probe") as host:
-                host.write(
-                    Environment(layer=NAMES[HostSeen], content={"node": node, "ray_node": look.nodes.get(node), **told})
-                )
+                content = {"node": node, "ray_node": seen.nodes.get(node), **told}
+                host.write(Environment(layer=NAMES[HostSeen], content=content))
             files.append(self.layout.relative(path))
         note(Roster(phase="probe", attempt=1, files=files))
         self._events.close()
@@ -91,7 +90,7 @@ class Account:
 def _new(storage: Path, name: str) -> Layout:
     """A new run directory. Raises InputError if the folder cannot be used."""
     if problem := problem_with(storage):
-        raise InputError(problem, field="--to", expected="a folder that can be written")
+        raise InputError(problem, field="storage", expected="a folder that can be written")
     stamp = utc()[:19].replace("-", "").replace(":", "").replace("T", "-")
     slug = "".join(c if c.isalnum() else "-" for c in name.lower()).strip("-")[:48]
     for number in range(1, 1000):
@@ -103,4 +102,4 @@ def _new(storage: Path, name: str) -> Layout:
         layout = Layout(root)
         layout.events.mkdir()
         return layout
-    raise InputError(f"{storage} already has 1000 looks of this second", field="--to")
+    raise InputError(f"{storage} has 1000 inspections of this second already", field="storage")

@@ -15,8 +15,8 @@ from pathlib import Path
 from seatrial.canon import exact
 from seatrial.events import Redactor
 from seatrial.events.wires import NcclLog
-from seatrial.probe.nccl.carry import pack
 from seatrial.probe.nccl.reader import Reader
+from seatrial.probe.nccl.serialize import pack
 
 KEPT_BYTES = 16 << 20  # of each log, from its beginning: connections are made at the start
 BLOCK = 1 << 20
@@ -24,7 +24,7 @@ PINNED, OFI_NETWORK = "NCCL_NET", "Libfabric"  # with it NCCL fails where the OF
 
 
 def folder(run: str, attempt: int) -> Path:
-    """Where the processes of this host write; the same for all of them, without a word between them."""
+    """The folder that the processes of this host write to. All of them compute the same one."""
     return Path(tempfile.gettempdir()) / f"seatrial-nccl-{run}" / f"a{attempt}"
 
 

@@ -1,18 +1,18 @@
-"""What the lines of a job add up to: processes, communicators, connections. Values; no text is kept but for samples."""
+"""What the lines of a job add up to: processes, communicators, connections. Of the text only samples are kept."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from seatrial.probe.nccl.frame import Writer
-from seatrial.probe.nccl.paths import Path
+from seatrial.probe.nccl.frame import LogWriter
+from seatrial.probe.nccl.paths import TransportPath
 
 
 @dataclass
 class Member:
     """One rank of a communicator, by the process that it is in."""
 
-    writer: Writer
+    writer: LogWriter
     pointer: str
     rank: int
     size: int
@@ -27,10 +27,10 @@ class Member:
 
 
 @dataclass
-class Process:
+class ProcessLog:
     """What one process said."""
 
-    writer: Writer
+    writer: LogWriter
     members: list[Member] = field(default_factory=list)
     # For each generation: the connection line without its channel's number → how often; resolved by `connections`.
     raw: list[dict[bytes, int]] = field(default_factory=lambda: [{}])
@@ -54,7 +54,7 @@ class Process:
         self.current = self.raw[-1]
 
     def begin(self, member: Member) -> None:
-        """A communicator more; what is connected from here on may be its."""
+        """Adds a communicator. Connections from here on may be its."""
         member.generation = len(self.members)
         if member.generation:
             self.raw.append({})
@@ -66,12 +66,12 @@ class Process:
 class Connection:
     """Rank `a` to rank `b` of a communicator, as one of the two states it; `lines` is the number of channels."""
 
-    writer: Writer
+    writer: LogWriter
     generation: int
     a: int
     b: int
     direction: str  # send, receive, or empty where only the sender says it
-    path: Path
+    path: TransportPath
     lines: int
     comm: str = ""
     sample: str = ""
@@ -79,9 +79,9 @@ class Connection:
 
 @dataclass
 class Log:
-    """Everything that was read."""
+    """Everything that was read of a job's logs."""
 
-    processes: dict[Writer, Process] = field(default_factory=dict)
+    processes: dict[LogWriter, ProcessLog] = field(default_factory=dict)
     versions: set[str] = field(default_factory=set)  # of banners without a frame: once a job before 2.22
     libfabric: dict[str, str] = field(default_factory=dict)
     bytes_read: int = 0

@@ -1,4 +1,4 @@
-"""Three questions to a job's logs, each with one of DESIGN's words and the reason for it.
+"""Answers three questions from a job's logs, each with one finding and its reason.
 
 `refuted` needs one whole line that says otherwise. `log-only` needs every rank, every host and both ends of every
 connection. `corroborated` needs counters of every host besides: a log alone never proves which way bytes went.
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from seatrial.probe.nccl.facts import Log, Process
+from seatrial.probe.nccl.facts import Log, ProcessLog
 from seatrial.probe.nccl.graph import Communicator, Edge
 
 MOVED_BYTES = 1 << 20  # less than a step of any model: rendezvous and health checks move this much
@@ -152,7 +152,7 @@ def _incomplete(log: Log, of: list[Communicator], ranks: int) -> Iterable[str]:
         yield "Ray's driver log leaves lines out: read the workers' own files, or set RAY_DEDUP_LOGS=0"
     largest = max((c.size for c in of), default=0)
     if ranks and largest < ranks:
-        yield f"the largest communicator has {largest} ranks, --ranks says {ranks}"
+        yield f"the largest communicator has {largest} ranks, {ranks} were expected"
     for c in of:
         if c.missing:
             yield f"of {c.size} ranks, {_few(c.missing)} said nothing"
@@ -227,7 +227,7 @@ def _intranode(log: Log, all_of_them: list[Communicator], ranks: int) -> Finding
     return Finding("intranode", value, LOG_ONLY, why, _samples(edges))
 
 
-def _inside(edge: Edge, processes: Iterable[Process]) -> str:
+def _inside(edge: Edge, processes: Iterable[ProcessLog]) -> str:
     """The path of a connection inside a host; the topology search says whether P2P has NVLink under it."""
     if edge.path.kind != "p2p":
         return edge.path.kind

@@ -1,15 +1,35 @@
-"""The line forms, one table: what each says, in which versions it is written, and where that stands.
+"""The line forms, three tables: what each line says, in which versions it is written, and where that stands.
 
-`versions` are those of NCCL (or of the OFI plugin, `ofi`) in which a form was found; every form is accepted at every
-version, because vendors backport. Patterns see the message behind the frame. A form's first word finds it.
+`FORMS` are facts and what is often taken for trouble, `TROUBLES` matter when the path is not the one that was meant,
+`OF_LIBFABRIC` have no frame of NCCL's. `versions` are those of NCCL (or of the OFI plugin, `ofi`) in which a form was
+found. Every form is accepted at every version: vendors backport. Patterns see the message behind the frame.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from seatrial.probe.nccl.form import NCCL, OFI, Form, form
-from seatrial.probe.nccl.troubles import TROUBLES
+NCCL = "github.com/NVIDIA/nccl: src/"
+OFI = "github.com/aws/aws-ofi-nccl: src/"
+LIBFABRIC = "github.com/ofiwg/libfabric: "
+
+
+@dataclass(frozen=True)
+class Form:
+    """One form of a line. `kind` is `fact`, `trouble` (it matters, and `meaning` says why) or `noise`."""
+
+    name: str
+    pattern: re.Pattern[bytes]
+    versions: str
+    meaning: str
+    source: str
+    kind: str = "fact"
+
+
+def form(name: str, pattern: str, versions: str, meaning: str, source: str, kind: str = "fact") -> Form:
+    return Form(name, re.compile(pattern.encode()), versions, meaning, source, kind)
+
 
 _INIT = (
     r"(?:\[Rank \d+\] )?(?P<call>ncclComm\w+ )?comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)"
@@ -134,37 +154,179 @@ FORMS: tuple[Form, ...] = (
     ),
 )
 
+TROUBLES: tuple[Form, ...] = (
+    form(
+        "ofi-failed",
+        r"NET/OFI (?:aws-ofi-nccl initialization failed|Initializing plugin failed)",
+        "ofi 1.2–1.21",
+        "the plugin gave up: NCCL goes to its Socket network unless NCCL_NET pins another",
+        OFI + "nccl_ofi_net.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-no-protocol",
+        r"NET/OFI Unable to find a protocol that worked\.",
+        "ofi 1.13–1.21",
+        "neither of the plugin's protocols could start",
+        OFI + "nccl_ofi_net.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-no-provider",
+        r"NET/OFI (?:Couldn't find any optimal provider|No eligible providers were found)",
+        "ofi 1.1–1.21",
+        "no EFA device in the container, or a libfabric without efa: does the pod ask for vpc.amazonaws.com/efa?",
+        OFI + "nccl_ofi_ofiutils.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-getinfo",
+        r"NET/OFI OFI fi_getinfo\(\) call failed",
+        "ofi 1.1–1.21",
+        "libfabric finds no provider: /dev/infiniband not in the pod, memlock too low, or FI_PROVIDER misspelt",
+        OFI + "nccl_ofi_ofiutils.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-only-efa",
+        r"NET/OFI Only EFA provider is supported",
+        "ofi 1.1–1.5",
+        "this node has no EFA: normal on sizes without it",
+        OFI + "nccl_ofi_net.c",
+        "trouble",
+    ),
+    form(
+        "ofi-gdr-required",
+        r"NET/OFI GDR disabled on GDR-supported instance type",
+        "ofi 1.7.4–1.21",
+        "the plugin refuses P instances without GPUDirect RDMA: driver or libfabric lacks HMEM",
+        OFI + "nccl_ofi_net.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-gdr-off",
+        r"NET/OFI (?:Could not disable CUDA API usage for HMEM, disabling GDR"
+        r"|Setting NCCL_PROTO ?[=t].*GDR not supported|Need to force simple protocol: GDR not supported)",
+        "ofi 1.7.4–1.21",
+        "GPUDirect RDMA is off: normal on G instances, a loss on P instances",
+        OFI + "nccl_ofi_api.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-libfabric-old",
+        r"NET/OFI EFA provider requires at least libfabric version",
+        "ofi 1.8–1.21",
+        "another libfabric comes first in LD_LIBRARY_PATH",
+        OFI + "nccl_ofi_net.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-nics",
+        r"NET/OFI Wrong number of NICs for device",
+        "ofi 1.7–1.14",
+        "the pod has fewer EFA interfaces than its host",
+        OFI + "nccl_ofi_rdma.cpp",
+        "trouble",
+    ),
+    form(
+        "ofi-register",
+        r"NET/OFI Unable to register memory",
+        "ofi 1.1–1.8",
+        "nvidia-peermem or GPUDirect missing, or an EFA driver older than 1.29 with NCCL 2.19 and later",
+        OFI + "nccl_ofi_sendrecv.c",
+        "trouble",
+    ),
+    form(
+        "ofi-unreachable",
+        r"NET/OFI Request .* completed with error",
+        "ofi 1.1–1.21",
+        "a transfer failed; with `No route to host`: the security group "
+        "lacks a rule for all traffic to and from itself",
+        OFI + "nccl_ofi_cq.cpp",
+        "trouble",
+    ),
+    form(
+        "plugin-missing",
+        r"(?:NET/Plugin ?: (?:dlerror=|.*No plugin found|Could not find: )|External network plugin )",
+        "2.8–2.30",
+        "no network plugin was found or usable: NCCL uses its own networks",
+        NCCL + "plugin/net.cc",
+        "trouble",
+    ),
+    form(
+        "plugin-fallback",
+        r"Failed to initialize (?:any )?NET plugin ",
+        "2.27–2.30",
+        "a network plugin failed",
+        NCCL + "plugin/net.cc",
+        "trouble",
+    ),
+    form(
+        "shm-segment",
+        r"Error while creating shared memory segment",
+        "2.8–2.30",
+        "/dev/shm is too small; a pod has 64 MiB unless it mounts more",
+        NCCL + "misc/shmutils.cc",
+        "trouble",
+    ),
+    form(
+        "p2p-disabled",
+        r"P2P is disabled between (?:NVLINK )?connected GPUs",
+        "2.12–2.30",
+        "GPUs that could reach each other may not: ACS, IOMMU or virtualisation",
+        NCCL + "graph/paths.cc",
+        "trouble",
+    ),
+    form(
+        "ib-gdr-disabled",
+        r"NET/\S+ : GPU Direct RDMA Disabled for HCA",
+        "2.8–2.30, subsystem NET",
+        "nvidia_peermem does not match the driver",
+        NCCL + "transport/net_ib.cc",
+        "trouble",
+    ),
+    form(
+        "nvls-failed",
+        r"Failed to bind NVLink SHARP",
+        "2.27–2.30",
+        "NVLS could not be set up: fabric manager or driver",
+        NCCL + "transport/nvls.cc",
+        "trouble",
+    ),
+    form(
+        "peer-gone",
+        r"(?:socketProgress: Connection closed by remote peer|NET/IB ?: Got completion from peer)",
+        "2.8–2.30",
+        "a peer went away or a transfer failed",
+        NCCL + "misc/socket.cc",
+        "trouble",
+    ),
+)
 
-def by_first_word() -> dict[bytes, tuple[Form, ...]]:
-    """Forms by the words that their lines can begin with; what begins otherwise is none of them."""
-    words = {
-        "init": ("comm", "[Rank"), "nodes": ("comm", "[Rank"), "end": ("comm",),
-        "network": ("Using",), "version": ("NCCL",), "graph": ("Pattern",), "rings": ("Connected",), "nvls": ("NVLS",),
-        "socket-init": ("NET/Socket",), "plugin-missing": ("NET/Plugin", "NET/Plugin:", "External"),
-        "plugin-fallback": ("Failed",), "nvls-failed": ("Failed",), "shm-segment": ("Error",), "p2p-disabled": ("P2P",),
-        "ib-gdr-disabled": ("NET/IB", "NET/IBext", "NET/IBext_v8", "NET/AWS", "NET/Libfabric"),
-        "peer-gone": ("socketProgress:", "NET/IB", "NET/IB:"), "no-ib": ("NET/IB", "NET/IB:"),
-        "bootstrap": ("Bootstrap", "Bootstrap:"), "no-symbol": ("NET/Plugin", "NET/Plugin:"),
-    }  # fmt: skip
-    found: dict[bytes, tuple[Form, ...]] = {}
-    for each in (*FORMS, *TROUBLES):
-        for word in words.get(each.name, ("NET/OFI",) if each.name.startswith("ofi-") else ()):
-            found[word.encode()] = (*found.get(word.encode(), ()), each)
-    return found
-
-
-_BY_WORD = by_first_word()
-_COMM = tuple(each for each in FORMS if each.name in ("init", "nodes", "end"))
-_ENV = tuple(each for each in FORMS if each.name == "env")
-
-
-def recognise(message: bytes) -> tuple[Form, re.Match[bytes]] | None:
-    """The form of a message, and its parts."""
-    word = message.partition(b" ")[0]
-    forms = _BY_WORD.get(word)
-    if forms is None:
-        forms = _COMM if word.startswith(b"ncclComm") else _ENV if word.startswith(b"NCCL_") else ()
-    for each in forms:
-        if found := each.pattern.match(message):
-            return each, found
-    return None
+# libfabric writes to stderr, with a frame of its own or none.
+OF_LIBFABRIC: tuple[Form, ...] = (
+    form(
+        "fi-no-rdma-read",
+        r"FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability",
+        "libfabric 1.9 on",
+        "the process aborts: unset FI_EFA_USE_DEVICE_RDMA on this size",
+        LIBFABRIC + "prov/efa/src/",
+        "trouble",
+    ),
+    form(
+        "fi-no-peer",
+        r"libfabric:.*Failed to register CUDA buffer with the EFA device",
+        "libfabric 1.9 on, FI_LOG_LEVEL=warn",
+        "no GPUDirect RDMA: normal on G instances",
+        LIBFABRIC + "prov/efa/src/",
+        "trouble",
+    ),
+    form(
+        "fi-empty",
+        r"libfabric:.*provider efa output empty list",
+        "libfabric 1.9 on, FI_LOG_LEVEL=warn",
+        "no EFA device is visible in the container",
+        LIBFABRIC + "src/fabric.c",
+        "trouble",
+    ),
+)

@@ -25,7 +25,7 @@ _CRI = re.compile(rb"^\S+ (stdout|stderr) ([FP]) ")
 
 
 @dataclass(frozen=True)
-class Writer:
+class LogWriter:
     """A process as its lines name it; `host` is cut at the first point by NCCL itself."""
 
     host: str
@@ -36,24 +36,24 @@ class Writer:
         return f"{self.host}:{self.pid}" + (f" ({self.tag})" if self.tag else "")
 
 
-def writer(head: bytes) -> Writer | None:
+def writer(head: bytes) -> LogWriter | None:
     """Who wrote a line, from what stands before ` NCCL INFO `; None where that is torn."""
     clean = ANSI.sub(b"", head) if b"\x1b" in head else head
     found = _HEAD.search(clean)
     return _named(found[1], found[2], clean[: found.start()]) if found else None
 
 
-def _named(host: bytes, pid: bytes, before: bytes) -> Writer:
+def _named(host: bytes, pid: bytes, before: bytes) -> LogWriter:
     tags = [next(part for part in found.groups() if part) for found in _TAG.finditer(before)]
     # A worker's own line comes through its parent in nested prefixes: the innermost is the writer.
-    return Writer(host.decode("utf-8", "replace"), int(pid), tags[-1].decode("utf-8", "replace") if tags else "")
+    return LogWriter(host.decode("utf-8", "replace"), int(pid), tags[-1].decode("utf-8", "replace") if tags else "")
 
 
 @dataclass(frozen=True)
 class Piece:
     """One message out of a line. `whole` is false for what was cut or interleaved: never evidence."""
 
-    writer: Writer | None
+    writer: LogWriter | None
     level: str
     message: bytes
     whole: bool

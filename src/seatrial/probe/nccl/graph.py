@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from seatrial.probe.nccl.facts import Connection, Log, Member, Process
-from seatrial.probe.nccl.paths import Path
+from seatrial.probe.nccl.facts import Connection, Log, Member, ProcessLog
+from seatrial.probe.nccl.paths import TransportPath
 from seatrial.probe.nccl.reader import connections
 
 Key = tuple[object, ...]
@@ -15,20 +15,20 @@ Key = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Edge:
-    """Rank `a` sends to rank `b`: which hosts those are, empty where nobody said; `ends` of it that were logged."""
+    """Rank `a` sends to rank `b`. `source` and `target` are their hosts, empty where no log names them."""
 
     a: int
     b: int
     source: str
     target: str
-    path: Path
+    path: TransportPath
     sent: int  # channels that the sender states
     received: int  # and the receiver; only NET connections have that line
     sample: str
 
     @property
     def between_hosts(self) -> bool:
-        """A NET connection whose other end nobody named is taken to leave its host: that is what it is for."""
+        """A NET connection whose other end no log names is taken to leave its host: that is what NET is for."""
         if self.source and self.target:
             return self.source != self.target
         return self.path.kind == "net"
@@ -115,10 +115,10 @@ def _name(key: Key) -> str:
     return f"split {key[4]}, color {key[2]}" if key[0] == "split" else f"no. {key[2]} of {key[1]} ranks"
 
 
-def _connect(processes: Iterable[Process], of_member: dict[int, Communicator]) -> None:
+def _connect(processes: Iterable[ProcessLog], of_member: dict[int, Communicator]) -> None:
     """Gives each connection to its communicator, and adds up what both ends say."""
-    sums: dict[int, dict[tuple[int, int, Path], list[int]]] = defaultdict(dict)
-    samples: dict[tuple[int, int, int, Path], str] = {}
+    sums: dict[int, dict[tuple[int, int, TransportPath], list[int]]] = defaultdict(dict)
+    samples: dict[tuple[int, int, int, TransportPath], str] = {}
     known = {id(c): c for c in of_member.values()}
     for process in processes:
         for connection in connections(process):
@@ -137,7 +137,7 @@ def _connect(processes: Iterable[Process], of_member: dict[int, Communicator]) -
             communicator.edges.append(edge)
 
 
-def _of(connection: Connection, process: Process, of_member: dict[int, Communicator]) -> Communicator | None:
+def _of(connection: Connection, process: ProcessLog, of_member: dict[int, Communicator]) -> Communicator | None:
     """The communicator of a connection, which no line names: one that this process had, where it has that rank.
 
     From 2.22 on connections are made at the first collective, so it need not be the one that was started last. Where

@@ -1,4 +1,4 @@
-"""Log files as a user names them: files, folders, compressed ones, standard input; several at once."""
+"""Log files as a user names them: files, folders, compressed files, standard input; several at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from seatrial.errors import InputError, Place
-from seatrial.probe.nccl.facts import Log, Process
+from seatrial.probe.nccl.facts import Log, ProcessLog
 from seatrial.probe.nccl.reader import Reader
 
 STDIN = "-"
@@ -117,7 +117,7 @@ def merged(parts: Iterable[Log]) -> Log:
     return whole
 
 
-def _joined(first: Process, second: Process) -> Process:
+def _joined(first: ProcessLog, second: ProcessLog) -> ProcessLog:
     """One process in two files: its output twice, or a rotated file and the one after it."""
     known = {(m.pointer, m.rank, m.size): m for m in first.members}
     new = [m for m in second.members if (m.pointer, m.rank, m.size) not in known]

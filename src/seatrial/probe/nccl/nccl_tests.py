@@ -16,7 +16,7 @@ MAX_BYTES = 16 << 20
 
 
 @dataclass
-class Result:
+class NcclTestResult:
     """One run of a test: its rows as `(bytes, busbw in GB/s, wrong values)`, out of place."""
 
     file: str
@@ -31,13 +31,13 @@ class Result:
         return {**asdict(self), "best_busbw": best, "unit": "GB/s", "wrong": sum(w or 0 for _, _, w in self.rows)}
 
 
-def read(path: Path) -> Result:
+def read(path: Path) -> NcclTestResult:
     """The output of one test. Raises InputError for a file that is none."""
     try:
         text = path.read_bytes()[:MAX_BYTES].decode("utf-8", "replace")
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="--nccl-tests") from None
-    result, columns = Result(str(path)), list[str]()
+        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="nccl_tests") from None
+    result, columns = NcclTestResult(str(path)), list[str]()
     for line in text.splitlines():
         words = line.lstrip("# ").split()
         if line.lstrip().startswith("#"):
@@ -48,12 +48,12 @@ def read(path: Path) -> Result:
             _row(result, columns, words)
     if not result.rows:
         raise InputError(
-            "holds no result", place=Place(str(path)), field="--nccl-tests", expected="what all_reduce_perf prints"
+            "holds no result", place=Place(str(path)), field="nccl_tests", expected="what all_reduce_perf prints"
         )
     return result
 
 
-def _comment(result: Result, line: str) -> None:
+def _comment(result: NcclTestResult, line: str) -> None:
     if found := _STARTING.match(line):
         result.collective = found[1]
     elif found := _RANK.match(line):
@@ -64,7 +64,7 @@ def _comment(result: Result, line: str) -> None:
         result.average = float(found[1])
 
 
-def _row(result: Result, columns: list[str], words: list[str]) -> None:
+def _row(result: NcclTestResult, columns: list[str], words: list[str]) -> None:
     """A row by the header's columns: `root` is not there in older releases, and `#wrong` was `error`."""
     at = columns.index("busbw")
     try:

@@ -27,7 +27,7 @@ _COLLNET = re.compile(rb"COLLNET/(?P<name>[^/]+)/\d+(?:/GDRDMA)?$")
 
 
 @dataclass(frozen=True)
-class Path:
+class TransportPath:
     """The transport of one connection: `kind` is net, p2p, shm or collnet; `name` as NCCL writes it."""
 
     kind: str
@@ -42,16 +42,16 @@ class Path:
         return {"p2p": f"P2P/{self.name}", "shm": "SHM", "collnet": f"COLLNET/{self.name}"}[self.kind]
 
 
-def path_of(text: bytes) -> Path | None:
+def transport_path(text: bytes) -> TransportPath | None:
     """The path of a connection line; None for what no version writes, which is then torn."""
     if found := _NET.match(text):
-        return Path(
+        return TransportPath(
             "net", found["name"].decode("utf-8", "replace"), int(found["dev"]), bool(found["gdr"]), bool(found["pxn"])
         )
     if found := _P2P.match(text):
-        return Path("p2p", found["name"].decode().partition("[")[0])
+        return TransportPath("p2p", found["name"].decode().partition("[")[0])
     if _SHM.match(text):
-        return Path("shm", "SHM")
+        return TransportPath("shm", "SHM")
     if found := _COLLNET.match(text):
-        return Path("collnet", found["name"].decode("utf-8", "replace"))
+        return TransportPath("collnet", found["name"].decode("utf-8", "replace"))
     return None

@@ -1,7 +1,7 @@
 """Logs to facts, in one pass and in bounded memory.
 
-Most lines of a big log are connection lines, and most of those repeat what the line before said for another channel. So
-a line is cut with `partition`, looked up by what stands behind its channel, and parsed only when that is new.
+Most lines of a big log are connection lines, and most of those repeat the line before for another channel. So a line is
+cut with `partition`, looked up by what stands behind its channel, and parsed only when that is new.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
-from seatrial.probe.nccl.facts import Connection, Log, Member, Process
-from seatrial.probe.nccl.forms import recognise
-from seatrial.probe.nccl.frame import INFO, Unwrapper, Writer, kind_of, pieces, writer
-from seatrial.probe.nccl.paths import CHANNEL, Path, path_of
-from seatrial.probe.nccl.troubles import OF_LIBFABRIC
+from seatrial.probe.nccl.facts import Connection, Log, Member, ProcessLog
+from seatrial.probe.nccl.forms import OF_LIBFABRIC
+from seatrial.probe.nccl.frame import INFO, LogWriter, Unwrapper, kind_of, pieces, writer
+from seatrial.probe.nccl.paths import CHANNEL, TransportPath, transport_path
+from seatrial.probe.nccl.recognise import recognise
 
 BLOCK = 1 << 20
 LONGEST_LINE = 64 << 10  # NCCL's own buffer holds 1 KiB
@@ -34,7 +34,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.log = Log()
-        self._heads: dict[bytes, Process | None] = {}
+        self._heads: dict[bytes, ProcessLog | None] = {}
         self._wrapped = False  # a part of a line has no word by which it could be looked for
         self._noise: set[bytes] = set()  # messages that are whole and say nothing that is kept
 
@@ -109,7 +109,7 @@ class Reader:
                 self._message(process, message, line)
         log.nccl_lines += count
 
-    def _head(self, head: bytes) -> Process | None:
+    def _head(self, head: bytes) -> ProcessLog | None:
         if len(self._heads) >= MAX_HEADS:
             self._heads.clear()
         who = writer(head)
@@ -120,26 +120,26 @@ class Reader:
             found.info = True
         return found
 
-    def _process(self, who: Writer) -> Process | None:
+    def _process(self, who: LogWriter) -> ProcessLog | None:
         process = self.log.processes.get(who)
         if process is None and len(self.log.processes) < MAX_PROCESSES:
-            process = self.log.processes[who] = Process(who)
+            process = self.log.processes[who] = ProcessLog(who)
         return process
 
-    def _connection(self, process: Process, key: bytes, line: bytes) -> None:
+    def _connection(self, process: ProcessLog, key: bytes, line: bytes) -> None:
         """A connection line that says something new: checked to be whole before it counts."""
         if parts_of(key):
             self._count(process, key)
         elif not _RING.match(key):
             self._pieces(line)
 
-    def _count(self, process: Process, key: bytes) -> None:
+    def _count(self, process: ProcessLog, key: bytes) -> None:
         if key in process.current or len(process.current) < MAX_CONNECTIONS:
             process.current[key] = process.current.get(key, 0) + 1
         else:
             process.capped = True
 
-    def _message(self, process: Process, message: bytes, line: bytes) -> None:
+    def _message(self, process: ProcessLog, message: bytes, line: bytes) -> None:
         if INFO in message or b" NCCL WARN " in message or b"\x1b" in message or b"[repeated " in message:
             self._pieces(line)
             return
@@ -167,7 +167,7 @@ class Reader:
             else:
                 self._understood(process, piece.message)
 
-    def _torn(self, who: Writer | None) -> None:
+    def _torn(self, who: LogWriter | None) -> None:
         process = self._process(who) if who else None
         if process:
             process.torn += 1
@@ -190,7 +190,7 @@ class Reader:
                 if form.pattern.search(line):
                     self.log.libfabric.setdefault(form.name, line.decode("utf-8", "replace").strip()[:300])
 
-    def _understood(self, process: Process, message: bytes) -> None:
+    def _understood(self, process: ProcessLog, message: bytes) -> None:
         known = recognise(message)
         if known is None or known[0].kind == "noise":
             if len(self._noise) < MAX_NOISE:
@@ -216,7 +216,7 @@ class Reader:
         else:
             _version(process, form.name, said)
 
-    def _member(self, process: Process, form: str, said: dict[str, str]) -> None:
+    def _member(self, process: ProcessLog, form: str, said: dict[str, str]) -> None:
         rank, size = int(said["rank"]), int(said["size"])
         member = next(
             (m for m in reversed(process.members) if (m.pointer, m.rank, m.size) == (said["comm"], rank, size)), None
@@ -235,7 +235,7 @@ class Reader:
             member.completed = member.completed or said["stage"] == "Init COMPLETE"
 
 
-def _version(process: Process, form: str, said: dict[str, str]) -> None:
+def _version(process: ProcessLog, form: str, said: dict[str, str]) -> None:
     if form == "version":
         process.version = process.version or said["version"]
     elif form == "ofi-version":
@@ -263,14 +263,14 @@ def _speaking(text: bytes) -> list[bytes]:
     return [found[start] for start in sorted(found)]
 
 
-def parts_of(key: bytes) -> tuple[re.Match[bytes], Path] | None:
+def parts_of(key: bytes) -> tuple[re.Match[bytes], TransportPath] | None:
     """The parts of a connection line without its channel's number; None for what is not a whole one."""
     found = CHANNEL.match(key[key.find(b" : ") + 3 :].rstrip(b"\r"))
-    path = path_of(found["path"]) if found else None
+    path = transport_path(found["path"]) if found else None
     return (found, path) if found and path else None
 
 
-def connections(process: Process) -> list[Connection]:
+def connections(process: ProcessLog) -> list[Connection]:
     """The distinct connections that a process states."""
     found: list[Connection] = []
     for generation, key, lines in ((g, key, n) for g, each in enumerate(process.raw) for key, n in each.items()):

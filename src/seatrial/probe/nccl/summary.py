@@ -8,9 +8,8 @@ from typing import Any
 
 from seatrial.probe.nccl.facts import Log
 from seatrial.probe.nccl.findings import Finding
-from seatrial.probe.nccl.forms import FORMS
+from seatrial.probe.nccl.forms import FORMS, OF_LIBFABRIC, TROUBLES
 from seatrial.probe.nccl.graph import Communicator
-from seatrial.probe.nccl.troubles import OF_LIBFABRIC, TROUBLES
 
 SCHEMA = "seatrial.transport/1"
 PATHS_PER_PAIR = 4

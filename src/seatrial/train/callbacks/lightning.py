@@ -13,7 +13,7 @@ from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.train.observe.observation import Observation
 
 
-class ObserveCallback(Callback):  # type: ignore[misc]  # lightning is looked at without its types
+class ObserveCallback(Callback):  # type: ignore[misc]  # lightning is checked without its types
     """`Trainer(…, callbacks=[ObserveCallback()])`. Outside a trial it does nothing. Validation is no training time."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Data as a pure function: documents, tokens, rows, and what they prove about themselves."""
+"""The data of a trial: documents, tokens and rows, and their digests."""
 
 from seatrial.train.data.opening import open_data
 from seatrial.train.data.tokens import IGNORED, Dataset, Sample, stacked

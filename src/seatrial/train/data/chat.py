@@ -1,8 +1,8 @@
 """Conversations to tokens by the tokenizer's own template, with the answers marked.
 
-A template that marks its answers (`{% generation %}`) is asked for them. For any other the answer is the text by which
-the rendering grows: from the prompt that the template opens for the assistant to the end of the turn. That is sound
-only where each shorter rendering is a prefix of the longer one, so it is checked, conversation by conversation.
+A template that marks its answers (`{% generation %}`) is asked for them. With any other, the answer is the text by
+which the rendering grows: from the prompt that the template opens for the assistant to the end of the turn. This needs
+each shorter rendering to be a prefix of the longer one, which is checked for every conversation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _NotAPrefix(Exception):
     """A shorter rendering is not a prefix of the longer one."""
 
 
-class Template:
+class ChatTemplate:
     """A tokenizer's chat template. Raises RunError if it has none, or gives no character offsets."""
 
     def __init__(self, tokenizer: Any):

@@ -37,7 +37,7 @@ def read(path: Path, name: str, form: str, column: str, chat: bool) -> Iterator[
 
 
 def _text(path: Path, name: str) -> Iterator[Row]:
-    """One document a file. A large one comes in pieces that end where a line does; an empty one is none."""
+    """One document a file. A large file comes in pieces that end with a line; an empty file is no document."""
     if line := _not_utf8(path):
         yield Row(f"{name}:{line}", problem=NOT_UTF8)
         return
@@ -69,7 +69,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _jsonl(path: Path, name: str, column: str, chat: bool) -> Iterator[Row]:
-    """One JSON object a line; lines of white space alone are none."""
+    """One JSON object a line; blank lines are skipped."""
     with _opened(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -109,7 +109,7 @@ def _parquet(path: Path, name: str, column: str, chat: bool) -> Iterator[Row]:
 
 
 def checked(place: str, value: Any, chat: bool) -> Row:
-    """A row of one value, or the problem that it is."""
+    """The row of a value, or the problem with it."""
     if value is None:
         return Row(place, problem=EMPTY)
     if chat:

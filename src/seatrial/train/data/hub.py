@@ -14,8 +14,8 @@ from seatrial.train.data.rows import Row
 from seatrial.trial.data import Hub
 
 
-class HubRows:
-    """One column of two splits. The digest is of the values read, not of what a cache says about them."""
+class HubSource:
+    """One column of two splits. The digest is of the values that were read, not of a cache's metadata."""
 
     def __init__(self, asked: Hub, column: str, chat: bool):
         self._asked, self._column, self._chat = asked, column, chat
@@ -57,7 +57,7 @@ class HubRows:
         return "sha256:" + hashed.hexdigest()
 
     def _load(self, split: str) -> Any:
-        """The split as a table with the one column. Raises RunError in one line, whatever the library says in many."""
+        """The split as a table with the one column. Raises RunError, in one line."""
         try:
             import datasets
         except ImportError as error:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seatrial.errors import RunError, SeatrialError
-from seatrial.train.data import shelf
+from seatrial.errors import RunError
+from seatrial.train.data import cache
 from seatrial.train.data.source import SPLITS, Source, content_digest, source_of
 from seatrial.train.data.store import Recipe
 from seatrial.train.data.tokenizer import ByteTokenizer, ModelTokenizer, Tokenizer
-from seatrial.train.data.tokens import Account, Dataset, Split, checked, synthetic
+from seatrial.train.data.tokens import Dataset, Split, StoreStatistics, checked, synthetic
 
 if TYPE_CHECKING:
     from seatrial.train.context import Context
 
-_T = TypeVar("_T")
 FOLDER = "tokens"  # in the storage, beside the runs
 
 
@@ -30,21 +28,23 @@ def open_data(context: Context, model_folder: Path | None, vocabulary: int) -> D
     """
     import torch.distributed as dist
 
+    from seatrial.train.context import on_all_ranks
+
     work = context.trial.training
     if work.data.synthetic:
         return synthetic(work.seed, work.sequence_length, work.data.heldout_windows, vocabulary)
     tokenizer = tokenizer_of(context, model_folder)
-    source = _together(lambda: source_of(work.data) if context.leads_host else None)
+    source = on_all_ranks(lambda: source_of(work.data) if context.is_local_rank_zero else None)
     agreed = _agreed((str(source.manifest["source"]), content_digest(source)) if source else None)
     recipe = recipe_of(context, source, tokenizer) if source and context.rank == 0 else None
-    shelf_folder = context.layout.root.parent / FOLDER
-    folder = _together(lambda: shelf.ensure(shelf_folder, recipe) if recipe else None)
+    cache_folder = context.layout.root.parent / FOLDER
+    folder = on_all_ranks(lambda: cache.ensure(cache_folder, recipe) if recipe else None)
     named: list[Any] = [folder.name if folder else ""]
     dist.broadcast_object_list(named, src=0)
-    data = mapped(context, shelf_folder / named[0], tokenizer, agreed, source.manifest if source else {})
-    if data.account.largest >= vocabulary:
+    data = open_store(context, cache_folder / named[0], tokenizer, agreed, source.manifest if source else {})
+    if data.statistics.largest >= vocabulary:
         raise RunError(
-            f"the data has token {data.account.largest}, the model's vocabulary ends at {vocabulary - 1};"
+            f"the data has token {data.statistics.largest}, the model's vocabulary ends at {vocabulary - 1};"
             " raise vocab_size"
         )
     return data
@@ -61,18 +61,18 @@ def recipe_of(context: Context, source: Source, tokenizer: Tokenizer) -> Recipe:
     return Recipe(source, tokenizer, work.data.chat, work.sequence_length, work.data.max_bad_rows)
 
 
-def mapped(
+def open_store(
     context: Context, folder: Path, tokenizer: Tokenizer, source: tuple[str, str], content: dict[str, Any]
 ) -> Dataset:
     """The dataset of a trial over a store; `source` is its name and its manifest's digest."""
     work = context.trial.training
     data = work.data
-    return over(
+    return map_store(
         folder, tokenizer, source, content, work.sequence_length, work.seed, data.heldout_windows, data.max_bad_rows
     )
 
 
-def over(
+def map_store(
     folder: Path,
     tokenizer: Tokenizer,
     source: tuple[str, str],
@@ -82,18 +82,18 @@ def over(
     windows: int,
     max_bad_rows: int,
 ) -> Dataset:
-    """A dataset over a store. Raises RunError if the store is not whole, or too small."""
-    index = shelf.index(folder, max_bad_rows)
+    """A dataset over a store. Raises RunError if the store is not complete, or too small."""
+    index = cache.index(folder, max_bad_rows)
     train, heldout = (_split(folder, split, index, sequence_length) for split in SPLITS)
-    pairs = np.fromfile(folder / "pairs", dtype="<i8").reshape(256, 256)
+    bigrams = np.fromfile(folder / "pairs", dtype="<i8").reshape(256, 256)
     windows = min(windows, heldout.rows)
-    account = _account(index, train)
-    return checked(Dataset(*source, tokenizer, train, heldout, seed, windows, pairs, content, account, folder))
+    statistics = _statistics(index, train)
+    return checked(Dataset(*source, tokenizer, train, heldout, seed, windows, bigrams, content, statistics, folder))
 
 
-def _account(index: dict[str, Any], train: Split) -> Account:
+def _statistics(index: dict[str, Any], train: Split) -> StoreStatistics:
     splits, bad = index["splits"], index["bad"]
-    return Account(
+    return StoreStatistics(
         documents=splits["train"]["documents"],
         counted=train.counted_in_all(),
         truncated=sum(split["truncated"] for split in splits.values()),
@@ -110,23 +110,6 @@ def _split(folder: Path, split: str, index: dict[str, Any], sequence_length: int
         path = folder / f"{split}.{name}"
         found.append(np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.empty(0, dtype=dtype))
     return Split(found[0], found[1], sequence_length, *found[2:])
-
-
-def _together(act: Callable[[], _T]) -> _T:
-    """`act` on this rank; what a rank says against the data ends all of them, in the same words."""
-    import torch.distributed as dist
-
-    result: list[_T] = []
-    said = ""
-    try:
-        result.append(act())
-    except SeatrialError as error:
-        said = str(error)
-    answers: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(answers, said)
-    if first := next((answer for answer in answers if answer), ""):
-        raise RunError(first)
-    return result[0]
 
 
 def _agreed(mine: tuple[str, str] | None) -> tuple[str, str]:

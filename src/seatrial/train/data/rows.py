@@ -1,4 +1,4 @@
-"""Rows of a source as they come, and the account of those that cannot be used."""
+"""Rows of a source, and a count of those that cannot be used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REWRITTEN = "earlier turns are rendered differently once more turns follow"
 
 @dataclass(frozen=True)
 class Row:
-    """One row: text as UTF-8 bytes or a list of messages, or the kind of problem that it is.
+    """One row: text as UTF-8 bytes or a list of messages, or the kind of its problem.
 
     `place` is where a person finds it (`file:line`); with `more`, the next row continues this document.
     """

@@ -36,7 +36,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class File:
+class SourceFile:
     """A file of the source: where it lies on this host, its name within the source, and its format."""
 
     path: Path
@@ -45,11 +45,11 @@ class File:
 
 
 @dataclass(frozen=True)
-class Files:
+class FileSource:
     """Rows of files, split by split, in the order of their names."""
 
     name: str
-    splits: dict[str, list[File]]
+    splits: dict[str, list[SourceFile]]
     column: str = "text"
     chat: bool = False
     dropped: list[str] = field(default_factory=list)
@@ -80,16 +80,16 @@ class Files:
 def source_of(data: Data) -> Source:
     """The source that a trial names; every file is read once, for its digest. Raises RunError if it cannot be used."""
     if data.dataset:
-        from seatrial.train.data.hub import HubRows
+        from seatrial.train.data.hub import HubSource
 
-        return HubRows(data.dataset, data.column, data.chat)
+        return HubSource(data.dataset, data.column, data.chat)
     try:
         return python_stdlib() if data.corpus else user_files(data)
     except OSError as error:
         raise RunError(f"workload.data: {error.filename} cannot be read: {error.strerror}") from error
 
 
-def python_stdlib(root: Path | None = None) -> Files:
+def python_stdlib(root: Path | None = None) -> FileSource:
     """The `*.py` files of this interpreter's standard library, split by the digest of the relative path.
 
     A held-out file that shares over 20 % of its lines (of 20 characters or more) with train is dropped and listed:
@@ -104,13 +104,13 @@ def python_stdlib(root: Path | None = None) -> Files:
     known = {line for path in train for line in _lines((root / path).read_bytes())}
     dropped = [path for path in held if _shared((root / path).read_bytes(), known) > MAX_SHARED]
     kept = [path for path in held if path not in dropped]
-    splits = {"train": [File(root / p, p) for p in train], "heldout": [File(root / p, p) for p in kept]}
-    return Files("corpus:python-stdlib", splits, dropped=dropped)
+    splits = {"train": [SourceFile(root / p, p) for p in train], "heldout": [SourceFile(root / p, p) for p in kept]}
+    return FileSource("corpus:python-stdlib", splits, dropped=dropped)
 
 
-def user_files(data: Data) -> Files:
+def user_files(data: Data) -> FileSource:
     """The files under `train` and `heldout`. Raises RunError naming a path that cannot be used."""
-    splits: dict[str, list[File]] = {}
+    splits: dict[str, list[SourceFile]] = {}
     for split, given in zip(SPLITS, (data.train, data.heldout), strict=True):
         splits[split] = _listed(Path(given or ""), data.format, f"workload.data.{split}")
     forms = sorted({file.format for members in splits.values() for file in members})
@@ -119,13 +119,13 @@ def user_files(data: Data) -> Files:
     if forms == ["text"] and (data.chat or data.field):
         asked = "chat" if data.chat else "field"
         raise RunError(f"workload.data.{asked}: these files are text, which has no {asked}; expected jsonl or parquet")
-    return Files("+".join(forms), splits, data.column, data.chat)
+    return FileSource("+".join(forms), splits, data.column, data.chat)
 
 
-def _listed(path: Path, asked: str | None, where: str) -> list[File]:
+def _listed(path: Path, asked: str | None, where: str) -> list[SourceFile]:
     """The files under a path but hidden ones; of a folder those of the format asked for, if one is."""
     if path.is_file():
-        return [File(path, path.name, asked or formats.format_of(path))]
+        return [SourceFile(path, path.name, asked or formats.format_of(path))]
     there = sorted(p for p in path.rglob("*") if p.is_file() and not any(_hidden(path, p)))
     found = {p: formats.format_of(p) for p in there}
     if asked and asked != "text":
@@ -134,7 +134,7 @@ def _listed(path: Path, asked: str | None, where: str) -> list[File]:
         raise RunError(f"{where}: {path} holds no {asked or ''}{' ' if asked else ''}file")
     if not asked and len(kinds := sorted(set(found.values()))) > 1:
         raise RunError(f"{where}: {path} holds {' and '.join(kinds)} files; expected one kind, or `format` to pick one")
-    return [File(p, p.relative_to(path).as_posix(), asked or found[p]) for p in there]
+    return [SourceFile(p, p.relative_to(path).as_posix(), asked or found[p]) for p in there]
 
 
 def _hidden(root: Path, path: Path) -> Iterator[bool]:

@@ -1,4 +1,4 @@
-"""The tokenised store: built once from a source, kept under the digests of what it was made of, read by mapping.
+"""The tokenised store: built once from a source, named by the digest of what it is made of, read by memory mapping.
 
 A folder holds for each split `tokens`, `starts` (first token of each document, and the end) and with chat `answers`
 (1 where the assistant speaks) and `rows` (first document of each row, and the end); `pairs` counts the bytes of the
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.canon import canonical, digest, parse, sha256
-from seatrial.train.data.pairs import Pairs
+from seatrial.train.data.baselines import BigramCounts
 from seatrial.train.data.rows import TOO_LONG, BadRows, Row
 from seatrial.train.data.source import SPLITS, Source, content_digest
 from seatrial.train.data.tokenizer import Tokenizer, identity
@@ -25,7 +25,7 @@ from seatrial.train.data.tokenizer import Tokenizer, identity
 FORMAT = 1
 INDEX, SEAL = "index.json", "index.sha256"
 BATCH_BYTES = 1 << 20  # of text that is tokenised at once
-Wanted = Callable[[str, int], int | None]  # split, document -> its length if it need not be tokenised
+KnownLength = Callable[[str, int], int | None]  # split, document -> its length if it need not be tokenised
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ class _Sink:
         self.size += len(data)
 
     def skip(self, size: int) -> None:
-        """A hole, which takes no room; the digest of such a file means nothing."""
+        """Leaves a hole, which takes no room on disk. The digest of such a file means nothing."""
         self.file.truncate(self.file.tell() + size)
         self.file.seek(size, 1)
         self.size += size
 
 
-class _Split:
+class _SplitWriter:
     """Writes one split of a store, document by document."""
 
     def __init__(self, folder: Path, split: str, recipe: Recipe):
@@ -94,7 +94,7 @@ class _Split:
         self.inside = more
 
     def skip(self, length: int) -> None:
-        """A document that need not be known: a hole of its length, in tokens."""
+        """A document that need not be tokenised: a hole of its length, in tokens."""
         self._begin()
         self.sinks[f"{self._split}.tokens"].skip(length * np.dtype(self._dtype).itemsize)
         self.tokens += length
@@ -110,7 +110,7 @@ class _Split:
         self._filled += len(ids)
 
     def close(self) -> None:
-        """The ends of the last document and of the last row."""
+        """Writes the ends of the last document and of the last row, and closes the files."""
         self._write("starts", np.asarray([self.tokens], dtype="<i8"))
         if f"{self._split}.rows" in self.sinks:
             self._write("rows", np.asarray([self.documents], dtype="<i8"))
@@ -131,20 +131,20 @@ class _Split:
         self.sinks[f"{self._split}.{name}"].write(values.tobytes())
 
 
-def build(recipe: Recipe, folder: Path, known: Wanted | None = None) -> None:
+def build(recipe: Recipe, folder: Path, known: KnownLength | None = None) -> None:
     """Writes a store into an empty folder. Raises RunError for more bad rows than the trial allows.
 
     `known` gives the length of a document that need not be tokenised: an audit needs only some.
     """
-    bad, pairs = BadRows(recipe.max_bad_rows), Pairs()
-    splits = {split: _Split(folder, split, recipe) for split in SPLITS}
+    bad, bigrams = BadRows(recipe.max_bad_rows), BigramCounts()
+    splits = {split: _SplitWriter(folder, split, recipe) for split in SPLITS}
     for split, writer in splits.items():
-        counted = pairs if split == "train" else None
+        counted = bigrams if split == "train" else None
         fill = _conversations if recipe.chat else _texts
         fill(recipe, split, writer, bad, counted, known)
         writer.close()
     bad.refuse()
-    table = pairs.table().tobytes()
+    table = bigrams.table().tobytes()
     (folder / "pairs").write_bytes(table)
     sinks = {name: sink for writer in splits.values() for name, sink in writer.sinks.items()}
     files = {name: {"size": s.size, "sha256": "sha256:" + s.hashed.hexdigest()} for name, s in sinks.items()}
@@ -152,7 +152,7 @@ def build(recipe: Recipe, folder: Path, known: Wanted | None = None) -> None:
         **recipe.content,
         "dtype": recipe.dtype,
         "bad": {"counts": bad.counts, "named": bad.named},
-        "splits": {split: _account(writer) for split, writer in splits.items()},
+        "splits": {split: _statistics(writer) for split, writer in splits.items()},
         "files": {**files, "pairs": {"size": len(table), "sha256": sha256(table)}},
     }
     data = canonical(index)
@@ -160,19 +160,26 @@ def build(recipe: Recipe, folder: Path, known: Wanted | None = None) -> None:
     (folder / SEAL).write_text(sha256(data))
 
 
-def _account(writer: _Split) -> dict[str, int]:
+def _statistics(writer: _SplitWriter) -> dict[str, int]:
     names = ("documents", "tokens", "rows", "truncated", "largest")
     return {name: int(getattr(writer, name)) for name in names}
 
 
-def _texts(recipe: Recipe, split: str, writer: _Split, bad: BadRows, pairs: Pairs | None, known: Wanted | None) -> None:
+def _texts(
+    recipe: Recipe,
+    split: str,
+    writer: _SplitWriter,
+    bad: BadRows,
+    bigrams: BigramCounts | None,
+    known: KnownLength | None,
+) -> None:
     """Text: every document as it comes, tokenised in batches of about a megabyte."""
     end = recipe.tokenizer.end
     for batch in _batches(_good(recipe.source.rows(split), bad)):
         if bad.exceeded:
             continue  # the others are still counted: the message says what the limit would have to be
-        if pairs:
-            pairs.add([row.value if row.more else row.value + b"\x00" for row in batch])
+        if bigrams:
+            bigrams.add([row.value if row.more else row.value + b"\x00" for row in batch])
         wanted = _lengths(batch, split, writer, known)
         coded = iter(recipe.tokenizer.encode([r.value for r, n in zip(batch, wanted, strict=True) if n is None]))
         for row, length in zip(batch, wanted, strict=True):
@@ -182,7 +189,7 @@ def _texts(recipe: Recipe, split: str, writer: _Split, bad: BadRows, pairs: Pair
                 writer.skip(length)
 
 
-def _lengths(batch: list[Row], split: str, writer: _Split, known: Wanted | None) -> list[int | None]:
+def _lengths(batch: list[Row], split: str, writer: _SplitWriter, known: KnownLength | None) -> list[int | None]:
     """For each row of a batch the known length of its document, -1 for its further pieces, None to tokenise it."""
     if known is None:
         return [None] * len(batch)
@@ -199,7 +206,12 @@ def _lengths(batch: list[Row], split: str, writer: _Split, known: Wanted | None)
 
 
 def _conversations(
-    recipe: Recipe, split: str, writer: _Split, bad: BadRows, pairs: Pairs | None, known: Wanted | None
+    recipe: Recipe,
+    split: str,
+    writer: _SplitWriter,
+    bad: BadRows,
+    bigrams: BigramCounts | None,
+    known: KnownLength | None,
 ) -> None:
     """Chat: whole conversations, packed next-fit into rows; one longer than a row loses its end."""
     room = recipe.sequence_length + 1
@@ -217,11 +229,11 @@ def _conversations(
             continue
         writer.truncated += len(said.ids) > room
         writer.add_conversation(ids, answers)
-        if pairs:
-            pairs.add([before + after for before, after in spoken(recipe.tokenizer, ids, answers)])
+        if bigrams:
+            bigrams.add([before + after for before, after in counted_runs(recipe.tokenizer, ids, answers)])
 
 
-def spoken(
+def counted_runs(
     tokenizer: Tokenizer, tokens: npt.NDArray[Any], counted: npt.NDArray[np.bool_]
 ) -> Iterator[tuple[bytes, bytes]]:
     """The runs of counted tokens as bytes: the last byte before each run (NUL if there is none), and the run's."""
@@ -252,7 +264,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def opened(folder: Path) -> dict[str, Any] | None:
+def read_index(folder: Path) -> dict[str, Any] | None:
     """The index of a complete store; None if there is none, or if index or sizes are not as they were written."""
     try:
         data = (folder / INDEX).read_bytes()

@@ -61,7 +61,7 @@ class ModelTokenizer:
         self.files = {p.name: file_digest(p) for p in sorted(folder.glob("*token*")) if p.is_file()}
         self.files |= {p.name: file_digest(p) for p in sorted(folder.glob("chat_template*")) if p.is_file()}
         self.vocabulary = len(self._tokenizer)
-        self._templates: chat.Template | None = None
+        self._templates: chat.ChatTemplate | None = None
         end = self._tokenizer.eos_token_id
         if end is None:
             raise RunError(f"the tokenizer in {folder} has no end-of-text token to separate documents with")
@@ -83,7 +83,7 @@ class ModelTokenizer:
     def conversation(self, messages: list[dict[str, Any]]) -> chat.Conversation:
         """Ids and answers of a conversation, by the tokenizer's chat template."""
         if self._templates is None:
-            self._templates = chat.Template(self._tokenizer)
+            self._templates = chat.ChatTemplate(self._tokenizer)
         return self._templates.apply(messages)
 
     def _decode(self, ids: list[int]) -> bytes:

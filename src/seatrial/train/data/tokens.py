@@ -1,4 +1,4 @@
-"""What a rank reads: rows of tokens in which documents stay apart; row order is `plan.order`'s.
+"""What a rank reads: rows of tokens in which documents stay apart, in the order of `plan.order`.
 
 A row is `sequence_length + 1` tokens: inputs are all but the last, targets all but the first. Text is one stream of
 documents cut into rows; a chat row is whole conversations and a rest of padding. Positions restart at each document,
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from seatrial.errors import RunError
 from seatrial.plan.order import row, sample_digest
-from seatrial.train.data.store import spoken
+from seatrial.train.data.store import counted_runs
 from seatrial.train.data.tokenizer import ByteTokenizer, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Account:
-    """What the store says of itself beyond its tokens."""
+class StoreStatistics:
+    """Figures of a store: counts of documents, of targets and of bad rows, and the largest token."""
 
     documents: int = 0  # of train
     counted: int = 0  # targets of all rows of train
@@ -129,7 +129,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Everything a rank reads. `pairs` are the adjacent bytes of train (see `pairs`); None for synthetic tokens."""
+    """Everything a rank reads. `bigrams` counts adjacent bytes of train; None for synthetic tokens."""
 
     source: str
     manifest: str  # digest
@@ -138,9 +138,9 @@ class Dataset:
     heldout: Split
     seed: int
     windows: int
-    pairs: npt.NDArray[np.int64] | None = None
+    bigrams: npt.NDArray[np.int64] | None = None
     content: dict[str, Any] = field(default_factory=dict)  # the manifest itself, where this process read the source
-    account: Account = Account()
+    statistics: StoreStatistics = StoreStatistics()
     folder: Path | None = None
 
     @property
@@ -171,7 +171,7 @@ class Dataset:
         """The runs of counted targets of a window: the byte before each, and its bytes."""
         window = self.window(number)
         tokens = np.append(window.inputs, max(0, int(window.targets[-1])))
-        yield from spoken(self.tokenizer, tokens, np.append(False, window.targets != IGNORED))
+        yield from counted_runs(self.tokenizer, tokens, np.append(False, window.targets != IGNORED))
 
     def windows_digest(self) -> str:
         """One digest of all held-out windows as they are scored."""

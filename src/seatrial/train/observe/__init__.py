@@ -17,8 +17,8 @@ from seatrial.probe.processes import RUN_VARIABLE
 B = TypeVar("B")
 
 
-class Trial(Protocol):
-    """What a training function may tell of itself. Every rank makes the same calls in the same order."""
+class Observer(Protocol):
+    """What a training function reports. Every rank makes the same calls in the same order."""
 
     def __enter__(self) -> Self: ...
 
@@ -55,12 +55,12 @@ class Trial(Protocol):
         ...
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is done inside is no training time: evaluation, saving."""
+        """A block whose time is no training time, such as evaluation or saving."""
         ...
 
 
 class Unobserved:
-    """The same outside a trial: does nothing."""
+    """The observer outside a trial: it does nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -92,11 +92,12 @@ class Unobserved:
         return nullcontext()
 
 
-def observe(model: Any = None, optimizer: Any = None, steps: int | None = None) -> Trial:
+def observe(model: Any = None, optimizer: Any = None, steps: int | None = None) -> Observer:
     """Observes this rank's training; use it as `with observe(…) as trial:` in the function given to the trainer.
 
     `model` is the module as it is trained, in its wrapper (DistributedDataParallel, FSDP); with its `optimizer` it
-    gives gradient roll calls. `steps` is how many optimizer steps are planned. Raises RunError where it has no place.
+    gives gradient roll calls. `steps` is how many optimizer steps are planned. Raises RunError
+    where nothing is trained, as in the script itself.
     """
     root = os.environ.get(RUN_VARIABLE)
     if not root:

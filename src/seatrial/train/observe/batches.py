@@ -1,4 +1,4 @@
-"""What a script's batches hold: a digest of each, the number of its tokens, and what the tokens look like."""
+"""A script's batches: the digest of each, the number of its tokens, and statistics of the tokens."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BLOCK_BYTES = 4 << 10
 KEPT_TOKENS = 64 << 10
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 _WITHOUT_NUMPY = {torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
-Parts = list[tuple[str, Any]]  # what a batch is made of, by name
+Leaves = list[tuple[str, Any]]  # what a batch is made of, by name
 
 
-def leaves(value: Any) -> Parts:
+def leaves(value: Any) -> Leaves:
     """What a batch is made of, through maps (by sorted key), lists and tuples."""
-    found: Parts = []
+    found: Leaves = []
     _collect(value, "", found)
     return found
 
 
-def _collect(value: Any, name: str, found: Parts) -> None:
+def _collect(value: Any, name: str, found: Leaves) -> None:
     if isinstance(value, Tensor):
         found.append((name, value))
     elif isinstance(value, Mapping):
@@ -40,7 +40,7 @@ def _collect(value: Any, name: str, found: Parts) -> None:
         found.append((name, value))
 
 
-def digest(parts: Parts) -> tuple[str, str]:
+def digest(parts: Leaves) -> tuple[str, str]:
     """`(128-bit hex digest of every tensor's dtype, shape and bytes, "")`, or `("", why there is none)`.
 
     `part:` before it says that of some tensor not all bytes were read.
@@ -85,7 +85,7 @@ def _blocks(data: Any) -> Iterator[Any]:
         yield flat[start : start + BLOCK_BYTES]
 
 
-def tokens_of(parts: Parts) -> tuple[Tensor | None, Tensor | None]:
+def tokens_of(parts: Leaves) -> tuple[Tensor | None, Tensor | None]:
     """The token ids of a batch, `input_ids` or else its first integer tensor of two dimensions, and the mask beside."""
     tensors = {name.rpartition(".")[2]: leaf for name, leaf in parts if isinstance(leaf, Tensor)}
     ids = tensors.get("input_ids")
@@ -102,7 +102,7 @@ def count(ids: Tensor | None, mask: Tensor | None) -> tuple[int, str]:
     return (int(torch.count_nonzero(mask)), "attention_mask") if mask is not None else (ids.numel(), "input_ids")
 
 
-class Tokens:
+class TokenSample:
     """The first tokens of this rank's batches."""
 
     def __init__(self) -> None:

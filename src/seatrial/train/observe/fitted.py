@@ -1,4 +1,4 @@
-"""Gradient roll calls of a loop that is not ours: what it does to the gradient after the reduction is not known."""
+"""Gradient roll calls of a script's own loop: what it does to the gradient after the reduction is not known."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from seatrial.events.base import Event
 from seatrial.events.observed import Unseen
 from seatrial.events.schema import GradientRollCall
 from seatrial.train.context import Rank
-from seatrial.train.observe.gradients import Share, choose, fit
-from seatrial.train.observe.meeting import Meeting
+from seatrial.train.observe.gradients import LocalGradient, choose, fit
 from seatrial.train.observe.module import is_compiled, shard_of, wrapper_of
-from seatrial.train.observe.proofs import local
+from seatrial.train.observe.proofs import local_shard
+from seatrial.train.observe.rendezvous import Rendezvous
 
 ELEMENTS = 256  # compared of the parameter, or four for each rank if that is more
 REPLICA_ELEMENTS = 4096  # of each parameter, evenly spread: hashing all of a large model would take seconds
@@ -26,14 +26,14 @@ REPLICA_ELEMENTS = 4096  # of each parameter, evenly spread: hashing all of a la
 class FittedWatch:
     """Fits one coefficient for each rank's share. The optimizer's step is when the gradient is final."""
 
-    def __init__(self, model: nn.Module, name: str, rank: Rank, meeting: Meeting):
-        self._model, self._name, self._rank, self._meeting = model, name, rank, meeting
-        self._share = Share(model, name)
+    def __init__(self, model: nn.Module, name: str, rank: Rank, rendezvous: Rendezvous):
+        self._model, self._name, self._rank, self._rendezvous = model, name, rank, rendezvous
+        self._share = LocalGradient(model, name)
         self._gradient: Tensor | None = None
         self.start = self._share.start
 
     def reduced(self) -> None:
-        """Keeps a copy of the gradient, on this rank alone: whether other ranks get here is not known yet."""
+        """Keeps a copy of the gradient, without a collective: whether other ranks get here is not known yet."""
         gradient = self._share.parameter.grad
         self._gradient = None if gradient is None else gradient.detach().clone()
 
@@ -41,9 +41,9 @@ class FittedWatch:
         """The event. All ranks come together, or there is no call on any of them."""
         share, gradient = self._share.stop(), self._gradient
         self._gradient = None
-        together = self._meeting.all_here(f"gradient-{step}", ready=gradient is not None)
+        together = self._rendezvous.all_here(f"gradient-{step}", ready=gradient is not None)
         if not together or gradient is None:
-            why = self._meeting.off or "a rank had no gradient when its optimizer stepped, or it did not step"
+            why = self._rendezvous.off or "a rank had no gradient when its optimizer stepped, or it did not step"
             return Unseen(subject="gradients", why=why, step=step)
         whole = gradient.full_tensor() if isinstance(gradient, DTensor) else gradient
         mine = torch.zeros_like(whole, dtype=torch.float32) if share is None else share
@@ -68,7 +68,7 @@ class FittedWatch:
 
 
 def watch_for(
-    model: nn.Module | None, optimizer: torch.optim.Optimizer | None, rank: Rank, meeting: Meeting
+    model: nn.Module | None, optimizer: torch.optim.Optimizer | None, rank: Rank, rendezvous: Rendezvous
 ) -> tuple[FittedWatch | None, str]:
     """The watch for a model as it is wrapped, or why there is none."""
     if model is None or optimizer is None:
@@ -84,7 +84,7 @@ def watch_for(
     parameter = model.get_parameter(name)
     if isinstance(parameter, DTensor) and (wrapper != "FSDPModule" or parameter.device_mesh.size() != rank.world_size):
         return None, f"{name} lies on a mesh of {parameter.device_mesh.size()} of {rank.world_size} ranks by {wrapper}"
-    return FittedWatch(model, name, rank, meeting), ""
+    return FittedWatch(model, name, rank, rendezvous), ""
 
 
 def evenly(flat: Tensor, wanted: int) -> Tensor:
@@ -96,7 +96,7 @@ def sampled_digest(model: nn.Module) -> str:
     """One digest over some elements of this rank's shard of every parameter; `part:` says that they are not all."""
     hasher, part = hashlib.sha256(), False
     for name, parameter in model.named_parameters():
-        held = local(parameter.detach())
+        held = local_shard(parameter.detach())
         some = evenly(held.flatten(), REPLICA_ELEMENTS)
         part |= some.numel() < held.numel()
         hasher.update(f"{name}{held.dtype}{tuple(held.shape)}".encode())

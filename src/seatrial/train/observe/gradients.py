@@ -23,7 +23,7 @@ from seatrial.events.schema import GradientRollCall
 from seatrial.train.observe.proofs import shard_digest
 
 
-class Watch(Protocol):
+class GradientWatch(Protocol):
     """Follows one step: `start` before its first forward, `reduced` when the gradient is final, `call` after it."""
 
     def start(self) -> None: ...
@@ -44,7 +44,7 @@ def choose(model: nn.Module, at_least: int = 1) -> str:
     return min(candidates)[-1] if candidates else ""
 
 
-class Share:
+class LocalGradient:
     """This rank's own gradient of one parameter, added up over micro-batches while it is watched.
 
     A parameter that FSDP2 shards is replaced by a whole one during forward: that one is found when its module runs.
@@ -99,7 +99,7 @@ class ExactWatch:
         self.name = choose(model)
         if not self.name:
             raise RunError("the model has no trainable parameter to watch")
-        self._share = Share(model, self.name)
+        self._share = LocalGradient(model, self.name)
         self._compared = (0.0, 0.0)
         self.start = self._share.start
 
@@ -145,6 +145,7 @@ def fit(shares: Tensor, reduced: Tensor) -> dict[str, Any]:
         return {"unclear": "the reduced gradient is zero"}
     if target.numel() <= len(used):
         return {"unclear": f"{target.numel()} elements cannot tell {len(used)} ranks apart"}
+    # Shares of norm one: a rank with small gradients must not look like one that cannot be told apart.
     norms = wide[used].norm(dim=1)
     basis = (wide[used] / norms[:, None]).T
     u, s, vh = torch.linalg.svd(basis, full_matrices=False)

@@ -1,4 +1,4 @@
-"""What `observe()` gives inside a trial: one rank's own account of a training loop that is not seatrial's."""
+"""What `observe()` gives inside a trial: one rank records a training loop that is not seatrial's."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from seatrial.events.writer import NODE_VARIABLE
 from seatrial.probe.own import seatrial_layer
 from seatrial.train.context import Rank, failure, open_rank
 from seatrial.train.environment import process_layers
-from seatrial.train.observe import batches, place
+from seatrial.train.observe import batches, identity
 from seatrial.train.observe.fitted import watch_for
-from seatrial.train.observe.meeting import Meeting
 from seatrial.train.observe.module import Wrapping, describe
 from seatrial.train.observe.proofs import roll_call
+from seatrial.train.observe.rendezvous import Rendezvous
 from seatrial.train.observe.steps import Steps
 
 B = TypeVar("B")
@@ -37,7 +37,7 @@ ITEMS_OF_A_RANK = 2**32  # held-out items without ids are numbered by rank; thos
 _used: list[str] = []  # what this process observes or has observed
 
 
-class Calls:
+class RollCallSteps:
     """The steps with a gradient roll call: powers of two, whose number grows slowly, and the last if it is known."""
 
     def __init__(self, last: int | None):
@@ -48,7 +48,7 @@ class Calls:
 
 
 class Observation:
-    """Observes between `__enter__` and `__exit__`; `seatrial.train.observe.Trial` says what each call means."""
+    """Observes between `__enter__` and `__exit__`; `seatrial.train.observe.Observer` documents the calls."""
 
     def __init__(
         self, root: Path, *, model: Any, optimizer: Any, steps: int | None, by: By = "observe", strategy: str = ""
@@ -61,8 +61,8 @@ class Observation:
         self._model, self._optimizer = model, _innermost(optimizer)
         if optimizer is not None and self._optimizer is None and by == "observe":
             raise RunError(f"observe(optimizer=…) is {type(optimizer).__name__}; expected a torch optimizer")
-        self._place = place.find()
-        self._tokens = batches.Tokens()
+        self._identity = identity.identify()
+        self._tokens = batches.TokenSample()
         self._passes, self._ordinal = 0, 0
         self._evaluated: set[str] = set()
         self._unseen: set[str] = set()
@@ -71,7 +71,7 @@ class Observation:
 
     def __enter__(self) -> Self:
         self._rank = self._opened()
-        self._meeting = Meeting(f"{self._root.name}/{self._rank.attempt}", self._place.world_size)
+        self._rendezvous = Rendezvous(f"{self._root.name}/{self._rank.attempt}", self._identity.world_size)
         try:
             self._begin()
         except BaseException as failed:
@@ -81,12 +81,12 @@ class Observation:
 
     def _begin(self) -> None:
         self._write_start()
-        watch, why = watch_for(self._model, self._optimizer, self._rank, self._meeting)
+        watch, why = watch_for(self._model, self._optimizer, self._rank, self._rendezvous)
         self.not_seen("gradients", why)
         if _group_exists():
             self._start()
         self._wrapping = Wrapping(self._model) if self._model is not None else None
-        self._running = Steps(self._rank, self._optimizer, watch, Calls(self._planned), at_update=True)
+        self._running = Steps(self._rank, self._optimizer, watch, RollCallSteps(self._planned), at_update=True)
 
     def _opened(self) -> Rank:
         """This rank's event file. Raises RunError for a second one."""
@@ -94,11 +94,11 @@ class Observation:
             raise RunError(
                 f"observe() was entered twice in one process, {_used[0]}; expected one `with` around all the training"
             )
-        if self._place.node:
-            os.environ[NODE_VARIABLE] = self._place.node
-        me, attempt = self._place, 0
+        if self._identity.node:
+            os.environ[NODE_VARIABLE] = self._identity.node
+        me, attempt = self._identity, 0
         try:
-            attempt = place.claim(Layout(self._root), me.group)
+            attempt = identity.number_attempt(Layout(self._root), me.group)
             rank = open_rank(
                 self._root,
                 role="rank",
@@ -122,8 +122,8 @@ class Observation:
         self._rank.events.write(
             Observing(
                 by=self._by,
-                world_size=self._place.world_size,
-                rank_from=self._place.source,
+                world_size=self._identity.world_size,
+                rank_from=self._identity.source,
                 backend=str(dist.get_backend()) if _group_exists() else "",
                 model=self._model is not None,
                 optimizer=self._optimizer is not None,
@@ -137,22 +137,22 @@ class Observation:
     def _start(self) -> None:
         """The roll call, once there is a process group: on entering, or with the first step."""
         self._started = True
-        before, now = self._place, place.find()
+        before, now = self._identity, identity.identify()
         if (now.rank, now.world_size, now.device) != (before.rank, before.world_size, before.device):
             raise RunError(
                 f"observe() took this process for rank {before.rank} of {before.world_size} on {before.device}, and"
                 f" later it is {now.rank} of {now.world_size} on {now.device}; expected to be entered after"
                 " init_process_group"
             )
-        self._meeting.open()
+        self._rendezvous.open()
         self._roll_call("start")
 
     def _roll_call(self, at: Literal["start", "end"]) -> None:
         """All ranks call it together, or none is held up."""
-        if _group_exists() and self._meeting.all_here(at):
+        if _group_exists() and self._rendezvous.all_here(at):
             roll_call(self._rank, at, self._running.number if self._running else 0)
         else:
-            self.not_seen("roll_calls", self._meeting.off or "torch.distributed is not initialised")
+            self.not_seen("roll_calls", self._rendezvous.off or "torch.distributed is not initialised")
 
     def not_seen(self, subject: Subject, why: str) -> None:
         """Records, once, that something cannot be seen."""
@@ -169,7 +169,7 @@ class Observation:
 
     def batches(self, loader: Iterable[B]) -> Iterable[B]:
         """One pass over a loader."""
-        return Pass(loader, self)
+        return ObservedLoader(loader, self)
 
     def begin_pass(self) -> int:
         """The number of a pass over the data that begins now, from 1."""
@@ -243,7 +243,7 @@ class Observation:
         self._rank.events.write(CheckpointNoted(step=self._steps.number, path=os.fspath(path)))
 
     def aside(self) -> AbstractContextManager[None]:
-        """What is done inside is no training time."""
+        """A block whose time is no training time."""
         return self._steps.aside()
 
     def __exit__(
@@ -285,17 +285,17 @@ class Observation:
         self._rank.events.close()
 
     def _failed(self, error: BaseException, during: str) -> None:
-        """Records what the training ends with, which stays what it ends with if that cannot be recorded."""
+        """Records the error that the training ends with. The training ends with it also where it cannot be recorded."""
         try:
             self._rank.events.write(failure(error, during))
-            self._meeting.leave()
+            self._rendezvous.leave()
         except Exception as second:
             error.add_note(f"seatrial could not record this: {second}")
         finally:
             self._rank.events.abandon()
 
 
-class Pass(Generic[B]):
+class ObservedLoader(Generic[B]):
     """One pass over a loader: its own batches, each seen as it is handed on."""
 
     def __init__(self, loader: Iterable[B], observation: Observation):

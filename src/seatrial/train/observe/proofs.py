@@ -1,4 +1,4 @@
-"""What a rank proves about itself: roll calls, digests of its shards."""
+"""What a rank reports for others to check: roll calls, and digests of its shards."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def roll_call(context: Rank, at: Literal["start", "checkpoint", "end"], step: in
     context.events.write(RollCall(at=at, step=step, counts=counts.tolist(), claims=context.claims))
 
 
-def local(tensor: Tensor) -> Tensor:
+def local_shard(tensor: Tensor) -> Tensor:
     """This rank's shard of a tensor, or the tensor itself."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def tensor_digest(tensor: Tensor) -> str:
     """128-bit hex digest of this rank's shard: dtype, shape and bytes."""
-    part = local(tensor.detach()).cpu().contiguous()
+    part = local_shard(tensor.detach()).cpu().contiguous()
     hasher = hashlib.sha256(f"{part.dtype}{tuple(part.shape)}".encode())
     hasher.update(part.reshape(-1).view(torch.uint8).numpy().data)
     return hasher.hexdigest()[:32]

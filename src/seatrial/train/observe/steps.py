@@ -14,20 +14,20 @@ from seatrial.canon import measured
 from seatrial.errors import RunError
 from seatrial.events.schema import Step
 from seatrial.train.context import Rank
-from seatrial.train.observe.gradients import Watch
+from seatrial.train.observe.gradients import GradientWatch
 
 
 class Steps:
-    """Writes what each step was. A step lasts from the end of the last one: what observing costs is inside.
+    """Writes one event a step. A step lasts from the end of the one before: the cost of observing is inside.
 
-    Only `aside()` and the bookkeeping of a gradient roll call are left out, and the event says how long they were.
+    Only `aside()` and the bookkeeping of a gradient roll call are left out; the event says how long they took.
     """
 
     def __init__(
         self,
         rank: Rank,
         optimizer: torch.optim.Optimizer | None = None,
-        watch: Watch | None = None,
+        watch: GradientWatch | None = None,
         watched: Container[int] = (),
         at_update: bool = False,
     ):
@@ -67,7 +67,7 @@ class Steps:
             self.reduced()
 
     def reduced(self) -> None:
-        """The gradient of this step is final. With `at_update`, the optimizer's step is the word for it."""
+        """The gradient of this step is final. With `at_update`, the optimizer's step calls this."""
         if self._watch and self.number + 1 in self._watched:
             self._watch.reduced()
 
@@ -154,7 +154,7 @@ class Steps:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """What is done inside is no part of the training: evaluation, saving. Its time is kept out of the step's."""
+        """A block whose time is not the step's, such as evaluation or saving."""
         self._wait_for_device()  # what the training has asked of it is the training's time
         began = time.monotonic()
         try:

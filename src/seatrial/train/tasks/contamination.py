@@ -1,7 +1,7 @@
-"""Items that stand in the training tokens: a model that was trained on the answers is graded on its memory.
+"""Finds items in the training tokens: a model that was trained on the answers is graded on its memory.
 
-Of an item, its last 64, 32 or 16 tokens are looked for, prompt and right answer together: the most that it has. An item
-of fewer than 16 tokens is not compared: chance and idiom would look like copies.
+An item is its prompt and right answer. Its last 64 tokens are looked for, or the last 32 or 16 of a shorter one. An
+item of fewer than 16 tokens is not compared: chance and idiom would look like copies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seatrial.train.context import Context
 from seatrial.train.data import Dataset, overlap
 from seatrial.train.tasks.items import Item, read_items
 from seatrial.train.tasks.score import prompt_of
-from seatrial.train.tasks.text import Text, open_text
+from seatrial.train.tasks.text import TextCodec, open_text
 from seatrial.trial.evaluation import Task
 
 SIZES = (64, 32, 16)
@@ -28,7 +28,7 @@ _CHUNK = 1 << 20
 def overlaps(context: Context, data: Dataset) -> Iterator[TaskOverlap]:
     """One event for each task of prompts; none where the training tokens are random."""
     work = context.trial.training
-    if data.pairs is None or work.evaluate is None:
+    if data.bigrams is None or work.evaluate is None:
         return
     text = open_text(work.model, models.fetch(work.model))
     for task in work.evaluate.tasks:
@@ -36,11 +36,11 @@ def overlaps(context: Context, data: Dataset) -> Iterator[TaskOverlap]:
             yield _overlap(task, text, data)
 
 
-def _overlap(task: Task, text: Text, data: Dataset) -> TaskOverlap:
+def _overlap(task: Task, text: TextCodec, data: Dataset) -> TaskOverlap:
     file = read_items(task)
     endings = [[_ending(text.encode(told)) for told in _tellings(task, text, item)] for item in file.items]
     wanted = [ending for some in endings for ending in some if ending]
-    found = standing(data.train.tokens, wanted)
+    found = found_in(data.train.tokens, wanted)
     suspect = [item.id for item, some in zip(file.items, endings, strict=True) if any(e in found for e in some)]
     return TaskOverlap(
         task=task.label,
@@ -52,7 +52,7 @@ def _overlap(task: Task, text: Text, data: Dataset) -> TaskOverlap:
     )
 
 
-def _tellings(task: Task, text: Text, item: Item) -> list[str]:
+def _tellings(task: Task, text: TextCodec, item: Item) -> list[str]:
     """The item as a text would tell it: the right answer right after the prompt, or after a space."""
     prompt = prompt_of(task, text, item)
     if task.kind == "multiple_choice":
@@ -65,7 +65,7 @@ def _ending(tokens: list[int]) -> tuple[int, ...]:
     return tuple(tokens[-size:]) if size else ()
 
 
-def standing(stream: npt.NDArray[np.generic], wanted: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
+def found_in(stream: npt.NDArray[np.generic], wanted: list[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Those of the endings that a 1-D stream of tokens has, by a 64-bit hash of every n-gram of their lengths."""
     found: set[tuple[int, ...]] = set()
     for size in SIZES:

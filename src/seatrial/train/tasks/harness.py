@@ -1,7 +1,7 @@
 """Tasks of EleutherAI's lm_eval by name (an extra), scored on the sharded model through lm_eval's own interface.
 
-Every rank lets lm_eval build the same requests and judge the same answers; only the forwards are dealt out and made in
-lockstep. Few-shot choice and metrics are lm_eval's; sampling is refused, since an answer must come again.
+Every rank lets lm_eval build the same requests and judge the same answers. Only the forwards are divided, in lockstep.
+Few-shot choice and metrics are lm_eval's. Sampling is refused: an answer must come again.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ import torch.distributed as dist
 from seatrial.canon import measured, sha256
 from seatrial.errors import RunError, clean
 from seatrial.events.tasks import SAID
+from seatrial.train.context import on_all_ranks
 from seatrial.train.tasks.text import pair
 from seatrial.trial.evaluation import Task
 
 if TYPE_CHECKING:
-    from seatrial.train.tasks.score import Row, Scorer
+    from seatrial.train.tasks.score import ScoredItem, Scorer
 
 T = TypeVar("T")
 PREFERRED = ("exact_match", "acc")
 MOST_TOKENS = 256  # lm_eval's own bound where a task states none
-Sample = dict[str, Any]
+LoggedSample = dict[str, Any]
 
 
-def score(scorer: Scorer, task: Task) -> tuple[str, str, int, list[Row]]:
+def score(scorer: Scorer, task: Task) -> tuple[str, str, int, list[ScoredItem]]:
     """Digest of requests and targets, metric, items in all, and this rank's items. All ranks call it together.
 
     Raises RunError for a task that lm_eval does not have or that cannot be scored item by item.
     """
-    from seatrial.train.tasks.score import agreed
-
-    manager = agreed(scorer.context, lambda: _manager(task))
+    manager = on_all_ranks(lambda: _manager(task))
     samples = _one_filter(task, _evaluate(scorer, task, manager))
     metric = _metric(task, samples[0])
     told = [[sample["arguments"], sample["target"]] for sample in samples]
@@ -87,7 +86,7 @@ def _hint(name: str, known: Sequence[str], groups: Sequence[str]) -> str:
     )
 
 
-def _evaluate(scorer: Scorer, task: Task, manager: Any) -> list[Sample]:
+def _evaluate(scorer: Scorer, task: Task, manager: Any) -> list[LoggedSample]:
     """What lm_eval logs of every item, in the order of the items."""
     import lm_eval
 
@@ -113,7 +112,7 @@ def _evaluate(scorer: Scorer, task: Task, manager: Any) -> list[Sample]:
 
 @contextmanager
 def _leading() -> Iterator[None]:
-    """lm_eval returns results where LOCAL_RANK is 0 alone; here every rank evaluates the whole task."""
+    """lm_eval returns results only where LOCAL_RANK is 0; here every rank needs them."""
     kept = os.environ.get("LOCAL_RANK")
     os.environ["LOCAL_RANK"] = "0"
     try:
@@ -125,7 +124,7 @@ def _leading() -> Iterator[None]:
             os.environ["LOCAL_RANK"] = kept
 
 
-def _one_filter(task: Task, samples: list[Sample]) -> list[Sample]:
+def _one_filter(task: Task, samples: list[LoggedSample]) -> list[LoggedSample]:
     """The items as one filter sees their answers: the one asked for, else the task's first."""
     known = list(dict.fromkeys(str(sample["filter"]) for sample in samples))
     wanted = task.filter or known[0]
@@ -134,7 +133,7 @@ def _one_filter(task: Task, samples: list[Sample]) -> list[Sample]:
     return [sample for sample in samples if sample["filter"] == wanted]
 
 
-def _metric(task: Task, sample: Sample) -> str:
+def _metric(task: Task, sample: LoggedSample) -> str:
     known = [str(name) for name in sample["metrics"]]
     wanted = task.metric or next((name for name in (*PREFERRED, *known) if name in known), "")
     if wanted not in known:
@@ -142,7 +141,7 @@ def _metric(task: Task, sample: Sample) -> str:
     return wanted
 
 
-def _row(task: Task, metric: str, at: int, sample: Sample) -> Row:
+def _row(task: Task, metric: str, at: int, sample: LoggedSample) -> ScoredItem:
     value = sample[metric]
     if not isinstance(value, bool | int | float) or not 0 <= float(value) <= 1:
         raise RunError(
@@ -164,11 +163,11 @@ def _model(scorer: Scorer, task: Task) -> Any:
         tokenizer_name = scorer.text.name
 
         def loglikelihood(self, requests: list[Any], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-            return dealt(scorer, requests, lambda mine: _likelihoods(scorer, task, mine))
+            return scatter_gather(scorer, requests, lambda mine: _likelihoods(scorer, task, mine))
 
         def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
             _refuse_sampling(task, requests)
-            return dealt(scorer, requests, lambda mine: _answers(scorer, task, mine))
+            return scatter_gather(scorer, requests, lambda mine: _answers(scorer, task, mine))
 
         def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
             raise RunError(f"{task.lm_eval} measures perplexity; expected items that are right or wrong: see held-out")
@@ -179,7 +178,7 @@ def _model(scorer: Scorer, task: Task) -> Any:
     return Model()
 
 
-def dealt(scorer: Scorer, requests: Sequence[Any], answer: Callable[[Sequence[Any]], list[T]]) -> list[T]:
+def scatter_gather(scorer: Scorer, requests: Sequence[Any], answer: Callable[[Sequence[Any]], list[T]]) -> list[T]:
     """Answers to all requests, in order, on every rank; each rank answers its own part."""
     rank, world = scorer.context.rank, scorer.context.world_size
     parts: list[list[T]] = [[] for _ in range(world)]
@@ -188,14 +187,14 @@ def dealt(scorer: Scorer, requests: Sequence[Any], answer: Callable[[Sequence[An
 
 
 def _likelihoods(scorer: Scorer, task: Task, requests: Sequence[Any]) -> list[tuple[float, bool]]:
-    """Too long a text loses its beginning, as in lm_eval's own models."""
+    """A text that is too long loses its beginning, as in lm_eval's own models."""
     pairs = [pair(scorer.text, *request.args) for request in requests]
     kept = [(before[-max(1, scorer.longest + 1 - len(after)) :], after) for before, after in pairs]
     return scorer.likelihoods(kept, task.batch)
 
 
 def _refuse_sampling(task: Task, requests: Sequence[Any]) -> None:
-    """By every rank over all requests: one that raised alone would leave the others waiting."""
+    """Every rank looks at all requests: one that raised alone would leave the others waiting."""
     for request in requests:
         wanted = request.args[1]
         if wanted.get("do_sample") and float(wanted.get("temperature", 1.0)) > 0:

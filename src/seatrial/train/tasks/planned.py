@@ -1,4 +1,4 @@
-"""What can be known of a trial's tasks before anything starts: that they can be read, and what they are."""
+"""What is known of a trial's tasks before anything starts: whether they can be read, and their digests."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ TOLERANCES = Tolerances(
 
 
 def check_tasks(trial: Trial, *, everywhere: bool = True) -> None:
-    """Raises InputErrors for tasks that cannot be scored; without `everywhere`, files that are not here may be
-    where the ranks are."""
+    """Raises InputErrors for tasks that cannot be scored.
+
+    Without `everywhere`, a file that is missing here may exist where the ranks run.
+    """
     errors: list[InputError] = []
     for at, task in enumerate(_tasks(trial)):
         try:

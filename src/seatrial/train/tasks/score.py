@@ -1,4 +1,4 @@
-"""Scores the tasks of a trial in one phase: each rank its items, all ranks in lockstep."""
+"""Scores the tasks of a trial in one phase: each rank scores its own items, all ranks in lockstep."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from seatrial.canon import measured
-from seatrial.errors import RunError, SeatrialError
+from seatrial.errors import RunError
 from seatrial.events.tasks import SAID, TaskScored
 from seatrial.train import model as models
-from seatrial.train.checkpoint import host_random, set_host_random
-from seatrial.train.context import Context
+from seatrial.train.checkpoint import host_rng_state, set_host_rng_state
+from seatrial.train.context import Context, on_all_ranks
 from seatrial.train.shard import reshard
 from seatrial.train.tasks.items import Item, Message, TaskFile, read_items
 from seatrial.train.tasks.lockstep import continuations, in_lockstep, likelihoods
-from seatrial.train.tasks.text import Text, open_text, pair
+from seatrial.train.tasks.text import TextCodec, open_text, pair
 from seatrial.trial.evaluation import Task
 
 PART = 256  # items of a rank in one event: a sign of life, and a bound on the size of a line
 Phase = Literal["before", "after", "base", "reload"]
-Row = tuple[int, str, object, str, list[object]]
+ScoredItem = tuple[int, str, object, str, list[object]]
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """What scoring needs: a model to forward, its text codec, and where this rank stands."""
+    """What scoring needs: the context of this rank, the model, and its text codec."""
 
     context: Context
     module: nn.Module
-    text: Text
+    text: TextCodec
 
     @property
     def longest(self) -> int:
@@ -68,7 +67,7 @@ def evaluate(context: Context, module: nn.Module, phase: Phase, step: int) -> No
         return
     work = context.trial.training
     scorer = Scorer(context, module, open_text(work.model, models.fetch(work.model)))
-    kept, generator = host_random(), torch.get_rng_state()
+    kept, generator = host_rng_state(), torch.get_rng_state()
     module.eval()
     try:
         for task in evaluation.tasks:
@@ -77,7 +76,7 @@ def evaluate(context: Context, module: nn.Module, phase: Phase, step: int) -> No
     finally:
         module.train()
         reshard(module)  # a forward without a backward may leave whole parameters in the place of shards
-        set_host_random(kept)
+        set_host_rng_state(kept)
         torch.set_rng_state(generator)
 
 
@@ -86,10 +85,10 @@ def _scored(scorer: Scorer, task: Task, phase: Phase, step: int) -> Iterator[Tas
         from seatrial.train.tasks.harness import score
 
         digest, metric, total, rows = score(scorer, task)
-        found: Iterator[list[Row]] = (rows[start : start + PART] for start in range(0, max(1, len(rows)), PART))
+        found: Iterator[list[ScoredItem]] = (rows[start : start + PART] for start in range(0, max(1, len(rows)), PART))
         parts = max(1, -(-len(rows) // PART))
     else:
-        file, requests = agreed(scorer.context, lambda: _prepared(scorer, task))
+        file, requests = on_all_ranks(lambda: _prepared(scorer, task))
         digest, metric, total = file.digest, str(task.kind), len(file.items)
         mine = list(range(scorer.context.rank, total, scorer.context.world_size))
         parts = math.ceil(math.ceil(total / scorer.context.world_size) / PART)
@@ -110,20 +109,6 @@ def _scored(scorer: Scorer, task: Task, phase: Phase, step: int) -> Iterator[Tas
         )
 
 
-def agreed(context: Context, make: Any) -> Any:
-    """What `make` returns, once no rank has failed in it: one that raised alone would leave the others waiting."""
-    problem, made = "", None
-    try:
-        made = make()
-    except SeatrialError as error:
-        problem = str(error).strip().partition("\n")[0]
-    problems: list[str] = [""] * context.world_size
-    dist.all_gather_object(problems, problem)
-    if first := next((p for p in problems if p), ""):
-        raise RunError(first)
-    return made
-
-
 def _prepared(scorer: Scorer, task: Task) -> tuple[TaskFile, list[list[tuple[list[int], list[int]]]]]:
     """Items with their requests: (prompt, nothing) to be continued, or a pair for each choice."""
     file = read_items(task)
@@ -139,14 +124,14 @@ def _prepared(scorer: Scorer, task: Task) -> tuple[TaskFile, list[list[tuple[lis
     return file, requests
 
 
-def _requests(text: Text, task: Task, item: Item) -> list[tuple[list[int], list[int]]]:
+def _requests(text: TextCodec, task: Task, item: Item) -> list[tuple[list[int], list[int]]]:
     prompt = prompt_of(task, text, item)
     if task.kind == "multiple_choice":
         return [pair(text, prompt, choice) for choice in item.choices]
     return [(text.encode(prompt) or [text.ends[0]], [])]
 
 
-def prompt_of(task: Task, text: Text, item: Item) -> str:
+def prompt_of(task: Task, text: TextCodec, item: Item) -> str:
     """The prompt as the model is given it."""
     return text.chat(_messages(item.prompt)) if task.chat else str(item.prompt)
 
@@ -155,13 +140,13 @@ def _messages(prompt: str | tuple[Message, ...]) -> list[Message]:
     return [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
 
 
-def _part(scorer: Scorer, task: Task, file: TaskFile, requests: Any, mine: list[int]) -> list[Row]:
+def _part(scorer: Scorer, task: Task, file: TaskFile, requests: Any, mine: list[int]) -> list[ScoredItem]:
     """The items of one part, scored; every rank comes through here for each part."""
     if task.kind == "multiple_choice":
         return _chosen(scorer, task, file, requests, mine)
     prompts = [requests[at][0][0] for at in mine]
     answers = scorer.continue_(prompts, task.batch, [task.longest_answer] * len(mine), [task.stops] * len(mine))
-    rows: list[Row] = []
+    rows: list[ScoredItem] = []
     for at, said in zip(mine, answers, strict=True):
         item, answer = file.items[at], (said or "").strip()
         score = math.nan if said is None else float(answer in item.answers)
@@ -169,11 +154,11 @@ def _part(scorer: Scorer, task: Task, file: TaskFile, requests: Any, mine: list[
     return rows
 
 
-def _chosen(scorer: Scorer, task: Task, file: TaskFile, requests: Any, mine: list[int]) -> list[Row]:
+def _chosen(scorer: Scorer, task: Task, file: TaskFile, requests: Any, mine: list[int]) -> list[ScoredItem]:
     """The choice of the largest summed log-probability; ties go to the lowest index."""
     flat = [pair for at in mine for pair in requests[at]]
     scores = iter(scorer.likelihoods(flat, task.batch))
-    rows: list[Row] = []
+    rows: list[ScoredItem] = []
     for at in mine:
         item = file.items[at]
         nats = [next(scores)[0] for _ in item.choices]

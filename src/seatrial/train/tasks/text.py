@@ -10,7 +10,7 @@ from seatrial.errors import RunError
 from seatrial.trial.workload import Model
 
 
-class Text(Protocol):
+class TextCodec(Protocol):
     """`ends` are the tokens that end an answer; the first stands before a text that has no context."""
 
     ends: tuple[int, ...]
@@ -21,7 +21,7 @@ class Text(Protocol):
     def chat(self, messages: Sequence[dict[str, str]], answering: bool = True) -> str: ...
 
 
-class Bytes:
+class ByteCodec:
     """The bytes of the text; NUL ends a document in the training stream, and an answer here."""
 
     ends: tuple[int, ...] = (0,)
@@ -34,10 +34,10 @@ class Bytes:
         return bytes(t for t in tokens if t < 256).decode("utf-8", "replace")
 
     def chat(self, messages: Sequence[dict[str, str]], answering: bool = True) -> str:
-        raise RunError("a chat needs the model's tokenizer, this one is bytes")
+        raise RunError("chat: true needs a model with a tokenizer; this model's tokens are bytes")
 
 
-class OfModel:
+class ModelCodec:
     """The tokenizer of a model's folder. No special token is added to a text: a chat's template brings its own."""
 
     def __init__(self, folder: Path):
@@ -71,12 +71,12 @@ class OfModel:
         return str(said)
 
 
-def open_text(model: Model, folder: Path | None) -> Text:
+def open_text(model: Model, folder: Path | None) -> TextCodec:
     """The text codec of a trial's model. Raises RunError for a tokenizer that cannot be read."""
     if model.tokens_are_bytes or folder is None:
-        return Bytes()
+        return ByteCodec()
     try:
-        return OfModel(folder)
+        return ModelCodec(folder)
     except (OSError, ValueError, KeyError) as error:
         raise RunError(f"workload.model: the tokenizer in {folder} cannot be read: {error}") from error
 
@@ -94,7 +94,7 @@ def _generation_ends(folder: Path) -> list[int]:
     return _as_list(GenerationConfig.from_pretrained(folder).eos_token_id)
 
 
-def pair(text: Text, context: str, continuation: str) -> tuple[list[int], list[int]]:
+def pair(text: TextCodec, context: str, continuation: str) -> tuple[list[int], list[int]]:
     """Tokens of a context and of what follows it, neither empty.
 
     Both are tokenised as one text and cut where the context alone ends; spaces at its end belong to what follows, since

@@ -1,4 +1,4 @@
-"""What a probe learns from the driver's event file: it lies on the storage, which is there when Ray is not."""
+"""The driver's event file as a probe reads it: the storage can still be reached where Ray cannot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seatrial.canon import parse
 HEARD = (b"stalled", b"phase_ended", b"closed", b"train_attempt")
 
 
-class Told:
+class DriverEvents:
     """Follows the driver's events while they grow."""
 
     def __init__(self, path: Path):
@@ -32,7 +32,7 @@ class Told:
 
 
 def ends_the_run(event: dict[str, Any]) -> bool:
-    """Whether no process of the run has anything left to do: nothing follows a phase that did not finish."""
+    """Whether the run is over: after the reload, a phase that did not finish, or the driver's last event."""
     if event["event"] == "phase_ended":
         return bool(event["phase"] == "reload" or event["status"] != "finished")
     return bool(event["event"] == "closed")

@@ -1,4 +1,4 @@
-"""A small note of each run that was submitted from here: where it is. No secrets, nothing that the cluster needs."""
+"""The runs that were submitted from here: a small file each, with the cluster's address and no secrets."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ SCHEMA = "seatrial.submitted/1"
 PREFIX = "seatrial-"  # of submission ids
 
 
+class NotSubmittedHere(EvidenceError):
+    """A run of which this machine knows no cluster."""
+
+
 @dataclass(frozen=True)
-class Note:
+class Submission:
     """One submitted run: its submission id, the dashboard's address, the trial's name, and when (UTC)."""
 
     id: str
@@ -29,26 +33,26 @@ def folder() -> Path:
     return (Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state") / "seatrial" / "runs"
 
 
-def keep(note: Note) -> Path:
-    """Writes a note. Raises OSError."""
+def keep(submission: Submission) -> Path:
+    """Writes the file of a run. Raises OSError."""
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder() / f"{note.id}.json"
-    path.write_text(json.dumps({"schema": SCHEMA, **asdict(note)}, indent=2) + "\n", encoding="utf-8")
+    path = folder() / f"{submission.id}.json"
+    path.write_text(json.dumps({"schema": SCHEMA, **asdict(submission)}, indent=2) + "\n", encoding="utf-8")
     return path
 
 
-def find(name: str) -> Note:
+def find(name: str) -> Submission:
     """The run that a user means: a submission id, a beginning that only one has, or `last`. Raises EvidenceError."""
     known = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns) if folder().is_dir() else []
     if not known:
-        raise EvidenceError(f"{name}: no run was submitted from here ({folder()} holds none); give --on ADDRESS")
+        raise NotSubmittedHere(f"{name}: no run was submitted from here ({folder()} holds none)")
     if name == "last":
         return _read(known[-1])
-    meant = choose(name, [path.stem for path in known], str(folder()))
+    meant = match_run(name, [path.stem for path in known], str(folder()))
     return _read(folder() / f"{meant}.json")
 
 
-def choose(name: str, known: list[str], where: str) -> str:
+def match_run(name: str, known: list[str], where: str) -> str:
     """The id that `name` is, or the only one that begins with it, also without `seatrial-`. Raises EvidenceError."""
     if name in known:
         return name
@@ -59,11 +63,11 @@ def choose(name: str, known: list[str], where: str) -> str:
     return meant[0]
 
 
-def _read(path: Path) -> Note:
+def _read(path: Path) -> Submission:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.pop("schema") != SCHEMA:
             raise ValueError(SCHEMA)
-        return Note(**document)
+        return Submission(**document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise EvidenceError(f"{path} is no note of a submitted run; remove it, and give --on ADDRESS") from None
+        raise NotSubmittedHere(f"{path} is no file of a submitted run; remove it") from None

@@ -17,25 +17,25 @@ from seatrial.canon import canonical
 from seatrial.errors import RunError
 from seatrial.events import Layout
 from seatrial.probe.processes import ROLE_VARIABLE, SCRIPT_ROLE
-from seatrial.train.observe.meeting import store
+from seatrial.train.observe.rendezvous import store
 
-Source = Literal["torch.distributed", "ray.train", "environment", "alone"]
+RankSource = Literal["torch.distributed", "ray.train", "environment", "alone"]
 
 
 @dataclass(frozen=True)
-class Place:
+class RankIdentity:
     """One rank of a job. `group` names the processes that were started together: one for all ranks of an attempt."""
 
     rank: int
     world_size: int
     local_rank: int
-    source: Source
+    source: RankSource
     group: str
     node: str  # Ray's id of this node; empty without Ray
     device: torch.device
 
 
-def find() -> Place:
+def identify() -> RankIdentity:
     """Where this process is. Raises RunError in the script itself, which trains nothing."""
     ray_node, placement = _ray()
     train = _ray_train()
@@ -45,7 +45,7 @@ def find() -> Place:
         )
     local = train.get_local_rank() if train else int(os.environ.get("LOCAL_RANK", "0"))
     rank, world, source = _rank(train)
-    return Place(rank, world, local, source, placement or _group(), ray_node, _device(local))
+    return RankIdentity(rank, world, local, source, placement or _group(), ray_node, _device(local))
 
 
 def _ray() -> tuple[str, str]:
@@ -65,7 +65,7 @@ def _ray_train() -> Any:
         return None
 
 
-def _rank(train: Any) -> tuple[int, int, Source]:
+def _rank(train: Any) -> tuple[int, int, RankSource]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size(), "torch.distributed"
     if train:
@@ -76,7 +76,7 @@ def _rank(train: Any) -> tuple[int, int, Source]:
 
 
 def _group() -> str:
-    """Without Ray: what the launcher says, and where there is a process group, its first process to come here."""
+    """Without Ray: the launcher's variables, or where there is a process group, its first process to come here."""
     said = ":".join(
         os.environ.get(name, "")
         for name in ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
@@ -95,10 +95,10 @@ def _device(local_rank: int) -> torch.device:
     return torch.device("cpu")
 
 
-def claim(layout: Layout, group: str) -> int:
-    """The number of the attempt of a group: the first that nobody has, or that this group has already.
+def number_attempt(layout: Layout, group: str) -> int:
+    """The number of a group's attempt: the first that is free, or that this group has already.
 
-    A link puts a whole file in place or none: of two that come first, one wins.
+    A link puts a whole file in place or none: of two groups that take a number at once, one wins.
     """
     content = canonical({"group": group}) + b"\n"
     for number in itertools.count(1):

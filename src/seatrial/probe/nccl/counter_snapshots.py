@@ -1,4 +1,4 @@
-"""Counters of hosts, from snapshots that somebody took before and after, to what each host moved.
+"""What each host of a job moved, from snapshots of its counters that somebody took before and after.
 
 A line is `{"host": "node-0", "counters": {"efa/rdmap0s6": {"tx_bytes": "1", …}, "net/eth0": {…}}}`; the event file of a
 run's probe is of this form too. The first and the last line of a host count.
@@ -29,7 +29,7 @@ def moved(paths: Iterable[Path]) -> dict[str, Moved]:
     for host, snapshots in seen.items():
         if len(snapshots) < 2:
             raise InputError(
-                f"one snapshot of {host}", field="--counters", expected="one before and one after the job, at least"
+                f"one snapshot of {host}", field="counters", expected="one before and one after the job, at least"
             )
     return {host: difference(snapshots[0], snapshots[-1]) for host, snapshots in seen.items()}
 
@@ -56,9 +56,9 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="--counters") from None
+        raise InputError(f"cannot be read: {error.strerror}", place=Place(str(path)), field="counters") from None
     except UnicodeDecodeError:
-        raise InputError("is not text", place=Place(str(path)), field="--counters", expected="JSON lines") from None
+        raise InputError("is not text", place=Place(str(path)), field="counters", expected="JSON lines") from None
     found: list[tuple[str, Counters]] = []
     documents = [(n, _document(line, Place(str(path), n, 1))) for n, line in enumerate(lines, 1) if line.strip()]
     own = _of_probe([document for _, document in documents])
@@ -69,7 +69,7 @@ def _snapshots(path: Path) -> Iterable[tuple[str, Counters]]:
                 raise InputError(
                     "names no host",
                     place=Place(str(path), number, 1),
-                    field="--counters",
+                    field="counters",
                     expected="the host as NCCL's lines name it; a probe's file has it if NCCL wrote a log there",
                 )
             found.append((_name(host), _checked(values, Place(str(path), number, 1))))
@@ -93,7 +93,7 @@ def _document(line: str, place: Place) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise InputError("is no JSON object", place=place, field="--counters", expected="one snapshot a line")
+        raise InputError("is no JSON object", place=place, field="counters", expected="one snapshot a line")
     return document
 
 
@@ -101,6 +101,6 @@ def _checked(devices: dict[str, Any], place: Place) -> Counters:
     for device, values in devices.items():
         if not isinstance(values, dict) or not all(str(value).isdigit() for value in values.values()):
             raise InputError(
-                f"{device} holds what is no count", place=place, field="--counters", expected="whole numbers by name"
+                f"{device} holds what is no count", place=place, field="counters", expected="whole numbers by name"
             )
     return devices

@@ -1,12 +1,12 @@
-"""A log's facts as plain JSON and back: logs are read where they were written, only what they say travels."""
+"""A log's facts as plain JSON and back: logs are read where they were written, and only their facts travel."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
 from typing import Any
 
-from seatrial.probe.nccl.facts import Log, Member, Process
-from seatrial.probe.nccl.frame import Writer
+from seatrial.probe.nccl.facts import Log, Member, ProcessLog
+from seatrial.probe.nccl.frame import LogWriter
 
 _LOG = ("bytes_read", "lines", "nccl_lines", "torn", "repeated", "deduplicated", "unfinished", "files", "libfabric")
 _PROCESS = (
@@ -24,7 +24,7 @@ def pack(log: Log) -> dict[str, Any]:
     }
 
 
-def _packed(process: Process) -> dict[str, Any]:
+def _packed(process: ProcessLog) -> dict[str, Any]:
     return {
         **{name: getattr(process, name) for name in _PROCESS},
         "writer": asdict(process.writer),
@@ -46,10 +46,10 @@ def unpack(document: dict[str, Any]) -> Log:
     return log
 
 
-def _unpacked(document: dict[str, Any]) -> Process:
-    writer = Writer(**document["writer"])
+def _unpacked(document: dict[str, Any]) -> ProcessLog:
+    writer = LogWriter(**document["writer"])
     known = {field.name for field in fields(Member)}
-    return Process(
+    return ProcessLog(
         writer,
         members=[Member(writer, **{k: v for k, v in m.items() if k in known}) for m in document["members"]],
         raw=[{key.encode(): int(count) for key, count in each.items()} for each in document["raw"]] or [{}],

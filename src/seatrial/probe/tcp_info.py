@@ -1,6 +1,6 @@
-"""Bytes that each TCP connection of this network namespace has carried, by the kernel's own count for it.
+"""Bytes that each TCP connection of this network namespace has carried, by the kernel's `struct tcp_info`.
 
-An interface's counter says what everybody on a host sent; this says what one connection did. Linux, over
+An interface's counter is for all processes of a host; this is for one connection. Linux, over
 NETLINK_SOCK_DIAG (include/uapi/linux/sock_diag.h and inet_diag.h), which needs no privilege in one's own namespace.
 """
 
@@ -23,7 +23,7 @@ _TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True)
-class Carried:
+class TcpConnection:
     """One established connection: its ends as `ip:port`, and bytes acknowledged by the other end and received from it,
     both since it was made."""
 
@@ -33,9 +33,9 @@ class Carried:
     received: int
 
 
-def by_inode() -> dict[str, Carried]:
+def by_inode() -> dict[str, TcpConnection]:
     """Every established TCP connection by its socket's inode. Raises OSError where the kernel does not tell."""
-    found: dict[str, Carried] = {}
+    found: dict[str, TcpConnection] = {}
     for family in (socket.AF_INET, socket.AF_INET6):
         for message in _dump(family):
             inode, carried = _read(message)
@@ -63,7 +63,7 @@ def _dump(family: int) -> Iterator[bytes]:
                 at += (length + 3) & ~3
 
 
-def _read(message: bytes) -> tuple[str, Carried | None]:
+def _read(message: bytes) -> tuple[str, TcpConnection | None]:
     """`struct inet_diag_msg` and the attribute with `struct tcp_info`; None where a kernel leaves that out."""
     family, _, _, _, sport, dport, source, target, *rest = _MESSAGE.unpack_from(message)
     at = _MESSAGE.size
@@ -74,7 +74,7 @@ def _read(message: bytes) -> tuple[str, Carried | None]:
         if kind == _INFO and length - 4 >= _COUNTS_AT + _COUNTS.size:
             sent, received = _COUNTS.unpack_from(message, at + 4 + _COUNTS_AT)
             ends = _endpoint(family, source, sport), _endpoint(family, target, dport)
-            return str(rest[-1]), Carried(*ends, sent, received)
+            return str(rest[-1]), TcpConnection(*ends, sent, received)
         at += (length + 3) & ~3
     return "", None
 

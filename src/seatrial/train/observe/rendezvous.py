@@ -1,7 +1,7 @@
-"""Brings ranks together before a collective of the observation, so that a rank that does not come never hangs the job.
+"""A rendezvous of all ranks before each collective of the observation: a rank that does not come never hangs the job.
 
-Ranks meet through the key-value store of their process group, which does not block the others: the last to arrive says
-`go`; one that has waited too long says `off`, and from then on nobody meets.
+Ranks meet through the key-value store of their process group. The last to arrive sets the verdict to `go`. A rank that
+has waited too long sets it to `off`, and from then on there is no rendezvous.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def store() -> Any:
         return None
 
 
-class Meeting:
-    """The meetings of one attempt. `off` says why there are none, or none any more."""
+class Rendezvous:
+    """The rendezvous of one attempt. `off` says why there is none, or none any more."""
 
     def __init__(self, name: str, world_size: int):
         self._prefix, self._world, self.off = f"seatrial/{name}", world_size, ""
@@ -35,7 +35,7 @@ class Meeting:
         """Finds the store, once there is a process group."""
         if self._store is None and dist.is_available() and dist.is_initialized():
             self._store = store()
-            self.off = "" if self._store else "the process group has no key-value store to meet by"
+            self.off = "" if self._store else "the process group has no key-value store for a rendezvous"
 
     def all_here(self, at: str, *, ready: bool = True) -> bool:
         """Whether every rank is at the same point and ready. All ranks get the same answer."""
@@ -48,7 +48,7 @@ class Meeting:
         if not ready:
             self._store.add(f"{key}/unready", 1)
         if self._store.add(f"{key}/arrived", 1) == self._world:
-            self._store.compare_set(f"{key}/verdict", "", "go")
+            self._store.compare_set(f"{key}/verdict", "", "go")  # the first verdict stands, for all ranks
         if self._verdict(key) != b"go":
             here = self._store.add(f"{key}/arrived", 0)
             self.off = f"at {at}, {here} of {self._world} ranks came within {PATIENCE_S:.0f} s, or one had left before"
@@ -71,6 +71,6 @@ class Meeting:
         return True
 
     def leave(self) -> None:
-        """This rank comes to no meeting any more: others need not wait for it."""
+        """This rank comes to no further rendezvous: the others need not wait for it."""
         if self._store is not None:
             self._store.set(f"{self._prefix}/left", "1")
