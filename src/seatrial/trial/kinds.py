@@ -24,8 +24,8 @@ class RunKind:
     """One kind of run. `establishes` says which entries of the claim registry it can establish (`established_by`).
 
     `planned_ranks`: the event files of ranks are known before the phase starts, so that a missing one is a gap.
-    `ends`: whether the run itself ends, which a job that is only looked at does not. `own_code`: the team's own code runs,
-    which must travel with the run or lie where its hosts find it.
+    `ends`: whether the run itself ends, which a job that is only looked at does not. `own_code`: the team's own code
+    runs, which must travel with the run or lie where its hosts find it.
     """
 
     name: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from seatrial.evidence.facts import execution, outside
 from seatrial.evidence.facts.learning import HELDOUT
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.execution import FINISHED, differing_replicas
-from seatrial.evidence.judge.learning import FORMS, compared, of_random_tokens
-from seatrial.evidence.judge.look import Answer, Judge, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.execution import FINISHED, differing_replicas
+from seatrial.evidence.judges.learning import FORMS, compared, of_random_tokens
+from seatrial.evidence.judges.look import Answer, Judge, Look, count, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 ENDED_WELL = "FINISHED"  # in Ray Train's words
