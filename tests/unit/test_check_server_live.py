@@ -331,14 +331,19 @@ def test_what_could_not_be_asked_is_said(file: Path, cluster: LiveCluster, serve
     }
 
 
-def test_a_cluster_out_of_reach_is_a_problem_and_one_request(file: Path, kubeconfig: Callable[[str], Path]) -> None:
+def test_a_cluster_out_of_reach_is_a_problem_and_one_request(
+    file: Path, kubeconfig: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         kubeconfig(url := f"http://127.0.0.1:{held.getsockname()[1]}")
         checked = ask(run((file,), Settings(kuberay="1.7", server=True)))
-    assert [problem.line() for problem in checked.outcome.problems] == [
-        f"--server: dev at {url} does not answer: connection refused; expected a cluster that can be asked"
-    ]
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--server", str(file)])
+    line = f"server: dev at {url} does not answer: connection refused; expected a cluster that can be asked"
+    assert [problem.line() for problem in checked.outcome.problems] == [line]
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"seatrial: --{line}\n"
 
 
 def test_the_command(

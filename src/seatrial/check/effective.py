@@ -48,7 +48,7 @@ def each(found: Iterable[Manifest | InputError], kuberay: str | None) -> Iterato
     Raises InputError for what cannot be read.
     """
     if kuberay and version(kuberay) is None:
-        raise InputError(f"saw {clean(kuberay)}", field="--kuberay", expected="a version such as 1.6")
+        raise InputError(f"saw {clean(kuberay)}", field="kuberay", expected="a version such as 1.6")
     for manifest in found:
         if isinstance(manifest, InputError):
             raise manifest

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import seatrial
 from seatrial.errors import InputError, clean
 from seatrial.image import credentials
-from seatrial.image.errors import Denied, RegistryError, Unreachable
+from seatrial.image.errors import Denied, NoTls, RegistryError, Unreachable
 from seatrial.image.reference import DOCKER_HUB, Reference
 
 if TYPE_CHECKING:
@@ -154,7 +154,10 @@ class Client:
                 f"{self.host} leads to {clean(url, 200)}, which is not https, and was not followed"
             ) from None
         except exceptions.SSLError as error:
-            raise RegistryError(f"{self.host}: TLS fails: {_tls(error)}") from None
+            reason = _tls(error)
+            failure = NoTls if "WRONG_VERSION_NUMBER" in reason else RegistryError
+            reason = clean(re.sub(r"^\[SSL.*?\] | \(_ssl\.c:\d+\)", "", reason), 200)
+            raise failure(f"{self.host}: TLS fails: {reason}") from None
         except (exceptions.ConnectionError, exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
             raise Unreachable(self.host, self._why(error)) from None
         except (exceptions.InvalidJSONError, exceptions.InvalidHeader):  # their text may quote a token
@@ -225,9 +228,8 @@ def _reason(error: BaseException, timeout: Timeout) -> str:
 
 
 def _tls(error: BaseException) -> str:
-    text = next((e.strerror for e in _beneath(error) if isinstance(e, ssl.SSLError) and e.strerror), str(error))
-    plain = "; --plain-http if the registry has no TLS" if "WRONG_VERSION_NUMBER" in text else ""
-    return clean(re.sub(r"^\[SSL.*?\] | \(_ssl\.c:\d+\)", "", text), 200) + plain
+    """What OpenSSL says, such as `[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)`."""
+    return next((e.strerror for e in _beneath(error) if isinstance(e, ssl.SSLError) and e.strerror), str(error))
 
 
 def _beneath(error: BaseException) -> Iterator[BaseException]:

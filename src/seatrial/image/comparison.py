@@ -60,7 +60,7 @@ def _only(image: Image, platform: str) -> str:
     found = image.of(platform)
     if len(found) > 1:
         expected = f"one of {', '.join(name for name, _ in found)}"
-        raise InputError(f"{clean(platform)} means several platforms", field="--platform", expected=expected)
+        raise InputError(f"{clean(platform)} means several platforms", field="platform", expected=expected)
     return found[0][1]
 
 

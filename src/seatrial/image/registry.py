@@ -40,7 +40,7 @@ class Resolved:
         if not found:
             has = ", ".join(sorted({name for name, _ in self.platforms})) or "no platform"
             raise InputError(
-                f"saw {clean(platform)}", field="--platform", expected=f"one that {self.reference} has: {has}"
+                f"saw {clean(platform)}", field="platform", expected=f"one that {self.reference} has: {has}"
             )
         return found
 

@@ -13,17 +13,16 @@ TIMEOUT_S = 10.0
 _NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
-def connect(context: str = "", timeout_s: float = TIMEOUT_S, *, option: str = "") -> LiveCluster:
+def connect(context: str = "", timeout_s: float = TIMEOUT_S) -> LiveCluster:
     """The cluster of a kubeconfig context, the current one by default; within a pod that cluster's own.
 
-    Raises InputError where there is no client, or no such context; `option` is what it names: `--context`. Each
-    request has `timeout_s` seconds.
+    Each request has `timeout_s` seconds. Raises InputError where there is no client, or no such context.
     """
     try:
         from kubernetes import client, config
     except ImportError:
         fix = "pip install 'seatrial[kubernetes]'"
-        raise InputError("kubernetes is not installed", field=option, fix=fix) from None
+        raise InputError("kubernetes is not installed", field="context", fix=fix) from None
     where = os.environ.get("KUBECONFIG") or "~/.kube/config"
     try:
         if not context and "KUBERNETES_SERVICE_HOST" in os.environ and not _there(where):
@@ -35,7 +34,7 @@ def connect(context: str = "", timeout_s: float = TIMEOUT_S, *, option: str = ""
             chosen = active if not context else next((each for each in every if each["name"] == context), None)
             if chosen is None:
                 known = ", ".join(str(each["name"]) for each in every[:10])
-                raise InputError(f"there is no context {clean(context)}", field=option, expected=f"one of {known}")
+                raise InputError(f"there is no context {clean(context)}", field="context", expected=f"one of {known}")
             api = config.new_client_from_config(config_file=where, context=chosen["name"], persist_config=False)
             name, namespace = chosen["name"], chosen["context"].get("namespace") or "default"
     except InputError:
@@ -44,7 +43,7 @@ def connect(context: str = "", timeout_s: float = TIMEOUT_S, *, option: str = ""
         seen = f"no cluster to ask: {clean(' '.join(str(error).split()), 160)}"
         expected = f"{f'context {clean(context)}' if context else 'a current context'} in {clean(where, 160)}"
         fix = "set KUBECONFIG, or choose one with `kubectl config use-context`"
-        raise InputError(seen, field=option, expected=expected, fix=fix) from None
+        raise InputError(seen, field="context", expected=expected, fix=fix) from None
     host = re.sub("//[^/@]*@", "//", api.configuration.host)  # a password may stand there
     return LiveCluster(ApiServer(api, timeout_s), f"{name} at {host}", namespace)
 

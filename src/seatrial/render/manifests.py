@@ -58,7 +58,7 @@ def render(
     path = template.from_ if template else "the template"
     added = extend(context, read_template(path) if base is None else base, path, as_patch=kustomize)
     if cluster_only and added.kind != "RayCluster":
-        raise InputError(f"{path} holds a {added.kind}", field="--cluster", expected="a template with a RayCluster")
+        raise InputError(f"{path} holds a {added.kind}", field="cluster_only", expected="a template with a RayCluster")
     return _component(context, added) if kustomize else _extended(context, added, PurePath(path).name)
 
 

@@ -17,7 +17,6 @@ from seatrial.kube.connect import connect
 from seatrial.kube.failures import Unanswered
 from seatrial.kube.pods import Event, Pod
 
-FIELD = "RESOURCE"
 KINDS = {"rayjob": "RayJob", "raycluster": "RayCluster"}
 _SHOWN_EVENTS = 50
 _STATUS = {
@@ -70,7 +69,7 @@ class Resource:
 def look_up(text: str, namespace: str, context: str, api: Kubernetes | None = None) -> Resource:
     """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where it is not to be had."""
     kind, name = _parsed(text)
-    api = api or connect(context, option="--context")
+    api = api or connect(context)
     namespace = namespace or api.namespace
     item = _get(api, kind, namespace, name)
     status = item.get("status") or {}
@@ -93,14 +92,14 @@ def _parsed(text: str) -> tuple[str, str]:
     kind, slash, name = text.partition("/")
     kind = kind.lower().removesuffix(".ray.io").removesuffix("s")
     if kind not in KINDS or not slash or not name:
-        raise InputError(f'saw "{clean(text)}"', field=FIELD, expected="rayjob/NAME or raycluster/NAME")
+        raise InputError(f'saw "{clean(text)}"', field="resource", expected="rayjob/NAME or raycluster/NAME")
     return KINDS[kind], name
 
 
 def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
     item = api.resource(kind, namespace, name)
     if isinstance(item, Unanswered):
-        raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field=FIELD)
+        raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field="resource")
     if item is not None:
         return item
     names = api.names(kind, namespace)
@@ -108,7 +107,7 @@ def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = f"there are {', '.join(known[:5])}" if known else "there is none"
     hint = f"did you mean {close[0]}?" if close else listed
-    raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field=FIELD, fix=hint)
+    raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field="resource", fix=hint)
 
 
 def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
@@ -152,11 +151,12 @@ def _effective(item: Json, kind: str) -> dict[str, Any]:
 
 
 def _how(api: Kubernetes, kind: str, namespace: str, cluster: str, item: Json) -> str:
-    """The command after which --address shows the rest."""
+    """The commands that show the rest."""
     holder = item if kind == "RayCluster" else api.resource("RayCluster", namespace, cluster) if cluster else None
     head = {} if holder is None or isinstance(holder, Unanswered) else (holder.get("status") or {}).get("head") or {}
     service = head.get("serviceName") or (f"{cluster}-head-svc" if cluster else "")
     if not service:
         return "there is no Ray cluster yet to look into"
     forward = f"kubectl -n {namespace} port-forward service/{service} 8265"
-    return f"`{forward}` and --address http://localhost:8265 show the processes too"
+    look = f"seatrial inspect {kind.lower()}/{item['metadata']['name']} -n {namespace} --address http://localhost:8265"
+    return f"`{forward}` and `{look}` show the processes too"
