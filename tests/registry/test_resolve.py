@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.cli.main import main
 from seatrial.errors import InputError
-from seatrial.image.client import MAX_BYTES, Timeout
+from seatrial.image.client import MAX_BYTES, HttpTimeout
 from seatrial.image.comparison import compare, same_image
 from seatrial.image.errors import Altered, Denied, NoTls, RegistryError, Unreachable
 from seatrial.image.reference import parse
@@ -166,7 +166,7 @@ def test_no_connection_and_no_answer() -> None:
         expected = f"cannot reach the registry {closed}: Connection refused; offline? the tag stays unresolved"
         assert refused(closed, "x:v1", Unreachable) == expected
     with serving(lambda handler: time.sleep(5)) as silent:
-        text = refused(silent, "x:v1", Unreachable, timeout=Timeout(connect=5, read=0.3))
+        text = refused(silent, "x:v1", Unreachable, timeout=HttpTimeout(connect=5, read=0.3))
         assert text == f"cannot reach the registry {silent}: no answer within 0.3 s; offline? the tag stays unresolved"
     text = refused("registry.invalid", "x:v1", Unreachable)  # a name that never resolves (RFC 6761)
     assert text.startswith("cannot reach the registry registry.invalid: ")

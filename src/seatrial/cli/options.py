@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from seatrial.errors import EvidenceError, InputError, InputErrors
 
 if TYPE_CHECKING:
-    from seatrial.launch.jobs_dashboard import Dashboard, Job
+    from seatrial.launch.jobs_dashboard import Dashboard, SubmittedJob
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def named(error: InputError, names: Mapping[str, str], of_files: bool = False) -
     return InputError(error.seen, place=error.place, field=field, expected=error.expected, fix=error.fix)
 
 
-def find_run(name: str, address: str) -> tuple[Dashboard, Job]:
+def find_run(name: str, address: str) -> tuple[Dashboard, SubmittedJob]:
     """The dashboard and the job of a run by its name, or the beginning of one, or `last`; see `launch.jobs.attach`."""
     from seatrial.launch.jobs import attach
     from seatrial.launch.jobs_submitted import NotSubmittedHere

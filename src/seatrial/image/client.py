@@ -35,7 +35,7 @@ _PLAIN_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Timeout:
+class HttpTimeout:
     """The longest time, in seconds: to connect, and to wait for the next byte."""
 
     connect: float = 10
@@ -54,9 +54,9 @@ class Reply:
 class Client:
     """One repository of one registry; its connections last as long as its `with` block."""
 
-    def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: Timeout | None = None):
+    def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: HttpTimeout | None = None):
         self.reference, self.host = reference, reference.registry
-        self.timeout = timeout or Timeout()
+        self.timeout = timeout or HttpTimeout()
         self.local = urlsplit(f"//{self.host}").hostname in _PLAIN_HOSTS
         self.plain = plain_http or self.local
         api = HUB_API if self.host == DOCKER_HUB else self.host
@@ -213,7 +213,7 @@ def _error_code(body: bytes) -> str:
     return code if isinstance(code, str) and re.fullmatch(r"[A-Z_]{1,60}", code) else ""
 
 
-def _reason(error: BaseException, timeout: Timeout) -> str:
+def _reason(error: BaseException, timeout: HttpTimeout) -> str:
     """The cause inside the exceptions of requests and urllib3, such as `Connection refused`."""
     chain = list(_beneath(error))
     kinds = {type(e).__name__ for e in chain}

@@ -14,8 +14,8 @@ from seatrial.kube.http import ApiServer
 from seatrial.kube.kuberay import LABELS, Operator
 from seatrial.kube.limits import Queue, Quota
 from seatrial.kube.nodes import DaemonSet, Node
-from seatrial.kube.pods import Event, Pod
-from seatrial.kube.storage import Claim, StorageClass, Volume
+from seatrial.kube.pods import KubernetesEvent, Pod
+from seatrial.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T")
 _RAY = "ray.io/v1"
@@ -87,8 +87,8 @@ class LiveCluster:
     def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered:
         return self._api.items("/apis/storage.k8s.io/v1/storageclasses", "list storageclasses", StorageClass.of)
 
-    def volumes(self) -> tuple[Volume, ...] | Unanswered:
-        return self._api.items("/api/v1/persistentvolumes", "list persistentvolumes", Volume.of)
+    def volumes(self) -> tuple[PersistentVolume, ...] | Unanswered:
+        return self._api.items("/api/v1/persistentvolumes", "list persistentvolumes", PersistentVolume.of)
 
     # What a namespace has
 
@@ -97,8 +97,8 @@ class LiveCluster:
         path = f"/api/v1/namespaces/{_quoted(namespace)}"
         return self._api.get(path, "get namespaces", lambda item: str(item["status"].get("phase") or "Active"))
 
-    def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered:
-        return self._in(namespace, "persistentvolumeclaims", Claim.of)
+    def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...] | Unanswered:
+        return self._in(namespace, "persistentvolumeclaims", PersistentVolumeClaim.of)
 
     def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered:
         return self._in(namespace, "serviceaccounts", _name)
@@ -116,9 +116,9 @@ class LiveCluster:
         """The pods with these labels: `ray.io/cluster=NAME`."""
         return self._in(namespace, "pods", Pod.of, {"labelSelector": selector})
 
-    def events(self, namespace: str, selector: str = "") -> tuple[Event, ...] | Unanswered:
+    def events(self, namespace: str, selector: str = "") -> tuple[KubernetesEvent, ...] | Unanswered:
         """Events, by a field selector such as `type=Warning`."""
-        return self._in(namespace, "events", Event.of, {"fieldSelector": selector} if selector else None)
+        return self._in(namespace, "events", KubernetesEvent.of, {"fieldSelector": selector} if selector else None)
 
     def log(self, namespace: str, pod: str, container: str = "") -> str | Unanswered | None:
         """The last lines of a container; None where there is no such pod."""

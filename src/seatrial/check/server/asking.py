@@ -7,7 +7,7 @@ from seatrial.check.manifest import Manifest
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import CheckResult, RuleFinding, finding_of, note_untold
-from seatrial.check.server.interview import Cluster, Interview, NotAnswered
+from seatrial.check.server.interview import ClusterApi, Interview, NotAnswered
 from seatrial.check.server.rule import CHECKS
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell
@@ -30,7 +30,7 @@ _STRUCTURE = (
 _REPEATS = ("server-rejects", "crd-older-than-manifest")
 
 
-def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings | None = None) -> Checked:
+def ask(checked: Checked, cluster: ClusterApi | None = None, *, settings: Settings | None = None) -> Checked:
     """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
     `checked` is of a run with `Settings.server`. `settings` say which rules run, else all do. Raises InputError where

@@ -15,7 +15,7 @@ from seatrial.errors import InputError, clean
 from seatrial.kube import Json
 from seatrial.kube.connect import connect
 from seatrial.kube.failures import Unanswered
-from seatrial.kube.pods import Event, Pod
+from seatrial.kube.pods import KubernetesEvent, Pod
 
 KINDS = {"rayjob": "RayJob", "raycluster": "RayCluster"}
 _SHOWN_EVENTS = 50
@@ -34,7 +34,7 @@ _STATUS = {
 }
 
 
-class Kubernetes(Protocol):
+class ResourceApi(Protocol):
     """What `seatrial inspect` asks of a cluster; `seatrial.kube.cluster` answers it. Only reads."""
 
     @property
@@ -47,7 +47,7 @@ class Kubernetes(Protocol):
 
     def pods(self, namespace: str, selector: str) -> tuple[Pod, ...] | Unanswered: ...
 
-    def events(self, namespace: str, selector: str = "") -> tuple[Event, ...] | Unanswered: ...
+    def events(self, namespace: str, selector: str = "") -> tuple[KubernetesEvent, ...] | Unanswered: ...
 
     def resource(self, kind: str, namespace: str, name: str) -> Json | Unanswered | None:
         """A RayJob or RayCluster as the cluster has it; None where there is none of that name."""
@@ -66,7 +66,7 @@ class Resource:
     how_to_reach: str
 
 
-def look_up(text: str, namespace: str, context: str, api: Kubernetes | None = None) -> Resource:
+def look_up(text: str, namespace: str, context: str, api: ResourceApi | None = None) -> Resource:
     """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where it is not to be had."""
     kind, name = _parsed(text)
     api = api or connect(context)
@@ -96,7 +96,7 @@ def _parsed(text: str) -> tuple[str, str]:
     return KINDS[kind], name
 
 
-def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
+def _get(api: ResourceApi, kind: str, namespace: str, name: str) -> Json:
     item = api.resource(kind, namespace, name)
     if isinstance(item, Unanswered):
         raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field="resource")
@@ -110,7 +110,7 @@ def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
     raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field="resource", fix=hint)
 
 
-def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
+def _pods(api: ResourceApi, namespace: str, cluster: str) -> dict[str, Any]:
     if not cluster:
         return {"pods": [], "unknown": "the RayJob has no cluster yet"}
     pods = api.pods(namespace, f"ray.io/cluster={cluster}")
@@ -121,7 +121,7 @@ def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
     return {"pods": [pod.json() for pod in pods]}
 
 
-def _events(api: Kubernetes, namespace: str, names: set[str]) -> dict[str, Any]:
+def _events(api: ResourceApi, namespace: str, names: set[str]) -> dict[str, Any]:
     """Warnings about the resource, its cluster and its pods; Kubernetes keeps them for an hour."""
     events = api.events(namespace, "type=Warning")
     if isinstance(events, Unanswered):
@@ -130,7 +130,7 @@ def _events(api: Kubernetes, namespace: str, names: set[str]) -> dict[str, Any]:
     return {"warnings": [event.json() for event in sorted(own, key=_when, reverse=True)[:_SHOWN_EVENTS]]}
 
 
-def _when(event: Event) -> str:
+def _when(event: KubernetesEvent) -> str:
     return event.last
 
 
@@ -150,7 +150,7 @@ def _effective(item: Json, kind: str) -> dict[str, Any]:
     return {"effective": derived, "kuberay_assumed": DEFAULT_KUBERAY}
 
 
-def _how(api: Kubernetes, kind: str, namespace: str, cluster: str, item: Json) -> str:
+def _how(api: ResourceApi, kind: str, namespace: str, cluster: str, item: Json) -> str:
     """The commands that show the rest."""
     holder = item if kind == "RayCluster" else api.resource("RayCluster", namespace, cluster) if cluster else None
     head = {} if holder is None or isinstance(holder, Unanswered) else (holder.get("status") or {}).get("head") or {}
