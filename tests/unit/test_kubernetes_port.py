@@ -12,6 +12,7 @@ import pytest
 from seatrial.cli.main import main
 from seatrial.errors import InputError
 from seatrial.kube.cluster import LiveCluster
+from seatrial.kube.collection import Collection
 from seatrial.kube.connect import connect
 from seatrial.kube.failures import Unanswered
 from seatrial.launch.inspect.resource import look_up
@@ -104,6 +105,28 @@ def test_events_logs_and_names(cluster: LiveCluster, server: Server) -> None:
     assert cluster.names("RayJob", "ml") == ("tune",)
     assert cluster.resource("RayJob", "ml", "no") is None
     assert cluster.log("ml", "no") is None
+
+
+@pytest.mark.parametrize(
+    ("of", "path", "needs"),
+    [
+        (Collection("v1", "Node"), "/api/v1/nodes", "list nodes"),
+        (Collection("v1", "ConfigMap", "ml"), "/api/v1/namespaces/ml/configmaps", "list configmaps in namespace ml"),
+        (
+            Collection("ray.io/v1", "RayJob", "../.."),
+            "/apis/ray.io/v1/namespaces/..%2F../rayjobs",
+            "list rayjobs.ray.io in namespace ../..",
+        ),
+        (
+            Collection("storage.k8s.io/v1", "StorageClass"),
+            "/apis/storage.k8s.io/v1/storageclasses",
+            "list storageclasses.storage.k8s.io",
+        ),
+    ],
+)
+def test_a_kind_has_a_path_and_permissions(of: Collection, path: str, needs: str) -> None:
+    assert (of.path, of.needs("list")) == (path, needs)
+    assert of.member("a/b", "log") == f"{path}/a%2Fb/log"
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -1,4 +1,4 @@
-"""Which cluster is asked, and with whose credentials: the only place that imports the `kubernetes` client."""
+"""Which cluster, with whose credentials. The only module that imports the `kubernetes` client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAMESPACE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 def connect(context: str = "", timeout_s: float = TIMEOUT_S) -> LiveCluster:
-    """The cluster of a kubeconfig context, the current one by default; within a pod that cluster's own.
+    """The cluster of a kubeconfig context, by default the current one; in a pod without a kubeconfig, its own cluster.
 
     Each request has `timeout_s` seconds. Raises InputError where there is no client, or no such context.
     """
@@ -25,7 +25,7 @@ def connect(context: str = "", timeout_s: float = TIMEOUT_S) -> LiveCluster:
         raise InputError("kubernetes is not installed", field="context", fix=fix) from None
     where = os.environ.get("KUBECONFIG") or "~/.kube/config"
     try:
-        if not context and "KUBERNETES_SERVICE_HOST" in os.environ and not _there(where):
+        if not context and "KUBERNETES_SERVICE_HOST" in os.environ and not _exists(where):
             found = client.Configuration()
             config.load_incluster_config(client_configuration=found)
             api, name, namespace = client.ApiClient(found), "the pod's own cluster", _own_namespace()
@@ -39,16 +39,16 @@ def connect(context: str = "", timeout_s: float = TIMEOUT_S) -> LiveCluster:
             name, namespace = chosen["name"], chosen["context"].get("namespace") or "default"
     except InputError:
         raise
-    except Exception as error:  # the client lets YAML's, the file's and its own errors through
+    except Exception as error:  # the client raises its own errors, YAML's and the file's
         seen = f"no cluster to ask: {clean(' '.join(str(error).split()), 160)}"
         expected = f"{f'context {clean(context)}' if context else 'a current context'} in {clean(where, 160)}"
         fix = "set KUBECONFIG, or choose one with `kubectl config use-context`"
         raise InputError(seen, field="context", expected=expected, fix=fix) from None
-    host = re.sub("//[^/@]*@", "//", api.configuration.host)  # a password may stand there
+    host = re.sub("//[^/@]*@", "//", api.configuration.host)  # without user and password
     return LiveCluster(ApiServer(api, timeout_s), f"{name} at {host}", namespace)
 
 
-def _there(where: str) -> bool:
+def _exists(where: str) -> bool:
     return any(os.path.exists(os.path.expanduser(path)) for path in where.split(os.pathsep))
 
 
