@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from seatrial.cli.main import main
 from seatrial.errors import InputError
-from seatrial.image.client import MAX_BYTES, Timeout
+from seatrial.image.client import MAX_BYTES, HttpTimeout
 from seatrial.image.comparison import compare, same_image
-from seatrial.image.errors import Altered, Denied, RegistryError, Unreachable
+from seatrial.image.errors import Altered, Denied, NoTls, RegistryError, Unreachable
 from seatrial.image.reference import parse
 from seatrial.image.registry import Resolved, resolve
 from tests.support.registry import (
@@ -79,7 +80,7 @@ def test_labels_are_of_the_platform_that_is_asked_for(registry: Registry) -> Non
     assert (found.labels, found.labels_of) == ({"for": "arm"}, "linux/arm64/v8")
     assert found.of("linux/arm64") == (("linux/arm64/v8", arm.digest),)
     text = refused(registry.host, "team/labels:v1", InputError, platform="linux/arm")
-    assert "--platform: saw linux/arm; expected one that" in text
+    assert "platform: saw linux/arm; expected one that" in text
     assert "has: linux/amd64, linux/arm64/v8" in text
 
 
@@ -165,7 +166,7 @@ def test_no_connection_and_no_answer() -> None:
         expected = f"cannot reach the registry {closed}: Connection refused; offline? the tag stays unresolved"
         assert refused(closed, "x:v1", Unreachable) == expected
     with serving(lambda handler: time.sleep(5)) as silent:
-        text = refused(silent, "x:v1", Unreachable, timeout=Timeout(connect=5, read=0.3))
+        text = refused(silent, "x:v1", Unreachable, timeout=HttpTimeout(connect=5, read=0.3))
         assert text == f"cannot reach the registry {silent}: no answer within 0.3 s; offline? the tag stays unresolved"
     text = refused("registry.invalid", "x:v1", Unreachable)  # a name that never resolves (RFC 6761)
     assert text.startswith("cannot reach the registry registry.invalid: ")
@@ -400,12 +401,16 @@ def test_neither_netrc_nor_a_proxy_stands_in_between(registry: Registry, tmp_pat
     assert named(registry.host, "team/direct:v1").digest == pushed.digest
 
 
-def test_plain_http_only_where_it_is_wanted(tmp_path: Path, docker: Path, monkeypatch: Any) -> None:
+def test_plain_http_only_where_it_is_wanted(
+    tmp_path: Path, docker: Path, monkeypatch: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     with running(tmp_path, address="127.0.0.2") as plain:
         pushed = plain.image("team/plain", "v1")
-        text = refused(plain.host, "team/plain:v1", RegistryError)
-        assert text.startswith(f"{plain.host}: TLS fails: ")
-        assert text.endswith("; --plain-http if the registry has no TLS")
+        text = refused(plain.host, "team/plain:v1", NoTls)
+        assert text.startswith(f"{plain.host}: TLS fails: wrong version number")
+        with pytest.raises(SystemExit):
+            main(["image", "resolve", f"{plain.host}/team/plain:v1"])
+        assert capsys.readouterr().err.strip() == f"seatrial: {text}; --plain-http if the registry has no TLS"
         assert named(plain.host, "team/plain:v1", plain_http=True).digest == pushed.digest
 
 

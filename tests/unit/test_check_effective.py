@@ -32,7 +32,7 @@ def test_a_trial_s_own_kuberay_counts_unless_one_is_given(folder: Path) -> None:
 
     assert seen(None) == ["1.9", "1.5", "1.6"]
     assert seen("1.7") == ["1.7", "1.7", "1.7"]
-    with pytest.raises(InputError, match=r"--kuberay: saw new; expected a version"):
+    with pytest.raises(InputError, match=r"^kuberay: saw new; expected a version"):
         seen("new")
 
 

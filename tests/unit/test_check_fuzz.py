@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from seatrial.check.effective import lines
 from seatrial.check.manifest import Manifest, is_ray
-from seatrial.check.reading import Document, documents
+from seatrial.check.reading import YamlDocument, documents
 from seatrial.check.rule import Asked, Facts
 from seatrial.check.runner import Selection, check_bytes
 from seatrial.check.structure import Schema
@@ -74,7 +74,7 @@ def test_any_value_at_any_path(first: Any, one: Any, second: Any, other: Any) ->
     outcome = check_bytes(raw, "m.yaml", FACTS, RULES, SCHEMA)
     assert all("\n" not in finding.message for finding in outcome.findings)
     for item in documents(raw, "m.yaml"):
-        if isinstance(item, Document) and item.root and is_ray(root := Value.of(item.root, "m.yaml")):
+        if isinstance(item, YamlDocument) and item.root and is_ray(root := Value.of(item.root, "m.yaml")):
             assert list(lines(Manifest(root), "1.6"))
 
 

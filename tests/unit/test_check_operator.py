@@ -8,7 +8,7 @@ import pytest
 
 from seatrial.check.manifest import Manifest, RayClusterSpec
 from seatrial.check.operator import command, head_ports, probes, shared_memory, start_line
-from seatrial.check.reading import Document, documents
+from seatrial.check.reading import YamlDocument, documents
 from seatrial.check.values import CannotTell, Value
 from seatrial.kube.apimachinery import version
 from tests.support.manifests import GONE, HEAD, HEAD_CONTAINER, WORKER, WORKER_CONTAINER, WORKER_POD, changed
@@ -21,7 +21,7 @@ NO_SHM = {f"{WORKER_POD}.volumes.1": GONE, f"{WORKER_CONTAINER}.volumeMounts.1":
 
 def cluster(changes: dict[str, Any], kind: str = "RayCluster") -> RayClusterSpec:
     [document] = documents(changed(changes, kind).encode(), "m.yaml")
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     found = Manifest(Value.of(document.root, "m.yaml")).cluster
     assert found
     return found

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.check import inputs
-from seatrial.check.reading import MAX_DOCUMENT_BYTES, MAX_NODES, Document, documents, placeholder
+from seatrial.check.reading import MAX_DOCUMENT_BYTES, MAX_NODES, YamlDocument, documents, placeholder
 from seatrial.check.values import Value, whole
 from seatrial.errors import InputError
 from seatrial.kube.apimachinery import quantity
@@ -17,13 +17,13 @@ from seatrial.kube.apimachinery import quantity
 pytestmark = pytest.mark.unit
 
 
-def read(text: str | bytes) -> list[Document | InputError]:
+def read(text: str | bytes) -> list[YamlDocument | InputError]:
     return list(documents(text if isinstance(text, bytes) else text.encode(), "m.yaml"))
 
 
 def plain(text: str) -> object:
     [document] = read(text)
-    assert isinstance(document, Document), document
+    assert isinstance(document, YamlDocument), document
     return document.root.plain() if document.root else None
 
 
@@ -47,8 +47,8 @@ def test_scalars_are_read_as_kubectl_reads_them(text: str, value: object) -> Non
 
 def test_places_count_from_one_and_go_on_through_documents() -> None:
     first, second = read("# c\na:\n  b: 1\n---\n# d\nc: {d: 2}\n")
-    assert isinstance(first, Document)
-    assert isinstance(second, Document)
+    assert isinstance(first, YamlDocument)
+    assert isinstance(second, YamlDocument)
     value = Value.of(second.root, "m.yaml", second.line).at("c", "d")
     assert (value.line, value.column, value.field) == (6, 5, "c.d")
     assert Value.of(first.root, "m.yaml")["a"]["b"].line == 3
@@ -56,7 +56,7 @@ def test_places_count_from_one_and_go_on_through_documents() -> None:
 
 def test_an_absent_value_stands_where_its_parent_stands() -> None:
     [document] = read("a:\n  b: 1\n")
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     missing = Value.of(document.root, "m.yaml").at("a", "x", "y")
     assert not missing
     assert missing.line == 1
@@ -73,11 +73,11 @@ def test_merge_keys_and_aliases() -> None:
 
 def test_one_bad_document_does_not_hide_the_others() -> None:
     first, bad, last = read("a: 1\n---\nb: [1\n---\nc: 2\n")
-    assert isinstance(first, Document)
+    assert isinstance(first, YamlDocument)
     assert isinstance(bad, InputError)
     assert bad.place is not None
     assert bad.place.line in (3, 4)
-    assert isinstance(last, Document)
+    assert isinstance(last, YamlDocument)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_an_alias_bomb_is_refused_and_never_expanded() -> None:
 
 @pytest.mark.parametrize("text", [b"\xef\xbb\xbfa: 1\n", b"a: 1\r\n", b"---\na: 1\n...\n", b"%YAML 1.1\n---\na: 1\n"])
 def test_bom_crlf_markers_and_directives(text: bytes) -> None:
-    [document] = [item for item in read(text) if not isinstance(item, Document) or item.root]
-    assert isinstance(document, Document)
+    [document] = [item for item in read(text) if not isinstance(item, YamlDocument) or item.root]
+    assert isinstance(document, YamlDocument)
     assert document.root is not None
     assert document.root.plain() == {"a": 1}
 
@@ -123,13 +123,13 @@ def test_bom_crlf_markers_and_directives(text: bytes) -> None:
 @given(st.binary(max_size=300))
 def test_any_bytes_give_documents_or_errors(raw: bytes) -> None:
     for item in read(raw):
-        assert isinstance(item, Document | InputError)
+        assert isinstance(item, YamlDocument | InputError)
 
 
 @given(st.text(alphabet="ab:-{}[]&*!|>'\"%@#?, \n\t<$", max_size=80))
 def test_any_yaml_like_text_gives_documents_or_errors(text: str) -> None:
     for item in read(text):
-        assert isinstance(item, Document | InputError)
+        assert isinstance(item, YamlDocument | InputError)
 
 
 @pytest.mark.parametrize(

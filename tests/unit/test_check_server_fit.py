@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.reading import Document, documents
+from seatrial.check.reading import YamlDocument, documents
 from seatrial.check.server.fit import FITS, Demand, demand, limits, misfit, requests, room, tolerated
 from seatrial.check.values import Value
 from seatrial.kube.kuberay import Operator
@@ -26,7 +26,7 @@ NOTHING = Demand({}, {}, None, ())
 
 def groups(changes: dict[str, Any]) -> Any:
     [document] = documents(changed(changes).encode(), "m.yaml")
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     cluster = Manifest(Value.of(document.root, "m.yaml")).cluster
     assert cluster
     return cluster.groups

@@ -116,7 +116,7 @@ def test_requests_carry_the_credentials_and_never_write(cluster: LiveCluster, se
 
 def test_a_request_that_would_write_is_never_sent(cluster: LiveCluster, server: Server) -> None:
     with pytest.raises(AssertionError, match="would write"):
-        cluster._api._exchange("POST", CREATE, {}, {})
+        cluster._api._json("POST", CREATE, {}, {})
     assert server.seen == []
 
 
@@ -175,7 +175,7 @@ def test_the_crd_comes_from_openapi_where_it_may_not_be_read(cluster: LiveCluste
     assert [*whole.versions] == [*published.versions] == ["v1"]
     assert whole.versions["v1"]["properties"]["spec"] == published.versions["v1"]["properties"]["spec"]
     server.world.say(OPENAPI, status("403"))
-    assert cluster.definition("RayCluster") == Unanswered("403", "get customresourcedefinitions")
+    assert cluster.definition("RayCluster") == Unanswered("403", "get customresourcedefinitions.apiextensions.k8s.io")
     assert cluster.definition("RayService") is None
 
 
@@ -277,7 +277,7 @@ def test_a_server_that_speaks_no_tls(server: Server, kubeconfig: Callable[[str],
 
 def test_an_error_of_our_own_is_not_swallowed() -> None:
     with pytest.raises(AttributeError):
-        ApiServer(object(), 1).request("GET", "/", {})
+        ApiServer(object(), 1).get("/", "", dict)
 
 
 def test_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,14 +331,19 @@ def test_what_could_not_be_asked_is_said(file: Path, cluster: LiveCluster, serve
     }
 
 
-def test_a_cluster_out_of_reach_is_a_problem_and_one_request(file: Path, kubeconfig: Callable[[str], Path]) -> None:
+def test_a_cluster_out_of_reach_is_a_problem_and_one_request(
+    file: Path, kubeconfig: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         kubeconfig(url := f"http://127.0.0.1:{held.getsockname()[1]}")
         checked = ask(run((file,), Settings(kuberay="1.7", server=True)))
-    assert [problem.line() for problem in checked.outcome.problems] == [
-        f"--server: dev at {url} does not answer: connection refused; expected a cluster that can be asked"
-    ]
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--server", str(file)])
+    line = f"server: dev at {url} does not answer: connection refused; expected a cluster that can be asked"
+    assert [problem.line() for problem in checked.outcome.problems] == [line]
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"seatrial: --{line}\n"
 
 
 def test_the_command(

@@ -336,7 +336,7 @@ def test_a_cluster_that_knows_nobody_is_a_problem(file: Callable[..., Path]) -> 
         world.say(path, status("401"))
     checked = answered(file({}), world)
     [problem] = checked.outcome.problems
-    assert problem.line() == "--server: recorded does not answer: 401; expected a cluster that can be asked"
+    assert problem.line() == "server: recorded does not answer: 401; expected a cluster that can be asked"
     assert rules(checked) == set()
 
 
@@ -358,7 +358,7 @@ def test_only_chosen_rules_run(file: Callable[..., Path]) -> None:
 def test_the_release_that_was_assumed_is_compared(file: Callable[..., Path]) -> None:
     path, settings = file({}), Settings(Selection(select=("pvc-rwo-many-pods",)), kuberay="1.6", server=True)
     checked = ask(run((path,), settings), Recorded(World()), settings=settings)
-    assert checked.notes[-1].endswith("took 1.6 for granted: --kuberay 1.7")
+    assert checked.notes[-1].endswith("assumed 1.6: `seatrial check --kuberay 1.7` assumes the same")
 
 
 def test_a_placeholder_is_unknown_not_wrong(file: Callable[..., Path]) -> None:

@@ -311,12 +311,16 @@ def test_other_documents_are_still_checked(tmp_path: Path) -> None:
         (("--rules", "--format", "json"), "--format: saw json with --rules; expected one of text, markdown"),
         (("--explain", "x", "--format", "json"), "--format: saw json with --explain; expected text"),
         ((".", "--format", "markdown"), "--format: saw markdown; expected one of text, json, sarif"),
+        (("m.yaml", "--reference", "x"), "seatrial: --reference: saw x; expected one of"),
+        ((".", "--ignore", "nope"), "--ignore: saw nope"),
+        (("m.yaml", "--trial", "trial.txt"), "seatrial: trial.txt:1:1: kubernetes: unknown key"),
         ((".", "--effective", "--reference", "x"), "saw --effective and --reference; expected one of them"),
         ((".",), "holds no manifest"),
         (("--explain", "num-gpu-mismatch"), "did you mean num-gpus-mismatch?"),
     ],
 )
 def test_wrong_arguments(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    (tmp_path / "trial.txt").write_text("kubernetes: 1.34\n")  # a key of the file, not the option of that name
     done = seatrial(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert words in done.stderr

@@ -12,10 +12,12 @@ import pytest
 from seatrial.cli.main import main
 from seatrial.errors import InputError
 from seatrial.kube.cluster import LiveCluster
+from seatrial.kube.collection import Collection
 from seatrial.kube.connect import connect
 from seatrial.kube.failures import Unanswered
 from seatrial.launch.inspect.resource import look_up
 from tests.support import kuberay_answers as k
+from tests.support.manifests import changed
 from tests.support.waiting import LIMIT_S
 from tests.unit.server_answers.api_server import BREAK_OFF, HANG, Server, serve
 from tests.unit.server_answers.world import World, status
@@ -105,6 +107,28 @@ def test_events_logs_and_names(cluster: LiveCluster, server: Server) -> None:
     assert cluster.log("ml", "no") is None
 
 
+@pytest.mark.parametrize(
+    ("of", "path", "needs"),
+    [
+        (Collection("v1", "Node"), "/api/v1/nodes", "list nodes"),
+        (Collection("v1", "ConfigMap", "ml"), "/api/v1/namespaces/ml/configmaps", "list configmaps in namespace ml"),
+        (
+            Collection("ray.io/v1", "RayJob", "../.."),
+            "/apis/ray.io/v1/namespaces/..%2F../rayjobs",
+            "list rayjobs.ray.io in namespace ../..",
+        ),
+        (
+            Collection("storage.k8s.io/v1", "StorageClass"),
+            "/apis/storage.k8s.io/v1/storageclasses",
+            "list storageclasses.storage.k8s.io",
+        ),
+    ],
+)
+def test_a_kind_has_a_path_and_permissions(of: Collection, path: str, needs: str) -> None:
+    assert (of.path, of.needs("list")) == (path, needs)
+    assert of.member("a/b", "log") == f"{path}/a%2Fb/log"
+
+
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_every_question_survives_every_answer(name: str, cluster: LiveCluster, server: Server) -> None:
     path, ask, needs = QUESTIONS[name]
@@ -150,16 +174,23 @@ def test_contexts(cluster: LiveCluster) -> None:
 
 
 def test_what_an_error_names_is_the_option_of_whoever_asks(
-    cluster: LiveCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LiveCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for option in ("--context", "--server"):
-        with pytest.raises(InputError, match=f"^{option}: there is no context stage"):
-            connect("stage", option=option)
+    def said(*words: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([*words])
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    (tmp_path / "m.yaml").write_text(changed({}))
+    assert said("inspect", "rayjob/tune", "--context", "stage").startswith("seatrial: --context: there is no context")
+    assert said("inspect", "tune").startswith('seatrial: RESOURCE: saw "tune"; expected rayjob/NAME')
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert said("check", "--server", str(tmp_path / "m.yaml")).startswith("seatrial: --server: no cluster to ask: ")
     with pytest.raises(
-        InputError, match=f"^--context: no cluster to ask: .*expected context dev in {tmp_path}/none; set"
+        InputError, match=f"^context: no cluster to ask: .*expected context dev in {tmp_path}/none; set"
     ):
-        connect("dev", option="--context")
+        connect("dev")
 
 
 def test_within_a_pod_it_is_that_cluster_unless_there_is_a_kubeconfig(
@@ -194,7 +225,10 @@ def test_a_rayjob_looked_up(cluster: LiveCluster) -> None:
     assert {pod["image_id"] for pod in found.seen["pods"]} == {k.IMAGE_ID}
     assert [warning["reason"] for warning in found.seen["warnings"]] == ["Unhealthy"]
     assert any(line["name"] == "ray start" or line["part"].startswith("head") for line in found.seen["effective"])
-    assert "kubectl -n ml port-forward service/tune-x7k2p-head-svc 8265" in found.how_to_reach
+    assert found.how_to_reach == (
+        "`kubectl -n ml port-forward service/tune-x7k2p-head-svc 8265` and"
+        " `seatrial inspect rayjob/tune -n ml --address http://localhost:8265` show the processes too"
+    )
     assert look_up("rayclusters/tune-x7k2p", "ml", "", cluster).job == ""
 
 

@@ -61,7 +61,7 @@ def test_what_was_edited_is_never_overwritten(list_of_render, tmp_path):
         (tmp_path / ".seatrial-render").unlink()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(
-        InputError, match=r"was changed, or was not written by seatrial render.*name another folder with -o"
+        InputError, match=r"was changed, or was not written by seatrial render.*choose another folder: `seatrial render"
     ):
         write(render(trial(storage=CLAIM)), tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -154,6 +154,14 @@ def test_a_component_on_the_command_line(run, in_tmp):
     assert code == 0
     assert "kustomization.yaml" in names(in_tmp / "component")
     assert "components:" in out
+
+
+def test_an_option_that_does_not_fit_the_template_has_no_place_in_the_trial(run, in_tmp):
+    prepared_for_team()
+    code, _, err = run("render", "trial.yaml", "--cluster")
+    assert code == 2
+    assert err.startswith("seatrial: --cluster: ")
+    assert "holds a RayJob; expected a template with a RayCluster" in err
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,35 @@ def test_one_module_imports_what_is_private_in_ray() -> None:
     assert allowed
 
 
+def option_fields(source: str) -> list[str]:
+    """Options of the command line that a module gives as the field of an error."""
+    return [
+        text.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.keyword) and node.arg == "field"
+        for text in ast.walk(node.value)
+        if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.value.startswith("-")
+    ]
+
+
+@pytest.mark.parametrize(
+    "field", ['"--server"', '"-o"', 'f"--{name}"', '"" if given else "--to"', 'options.get(name, "--on")']
+)
+def test_an_option_as_a_field_is_seen(field: str) -> None:
+    assert option_fields(f"raise InputError('missing', field={field})")
+    assert not option_fields("raise InputError('saw --to', field='to', expected='--to FOLDER')")
+
+
+def test_only_the_command_line_knows_its_options() -> None:
+    """What is called names its argument; `cli.options` turns that into the option."""
+    found = {
+        p.relative_to(ROOT / "src/seatrial").as_posix(): option_fields(p.read_text())
+        for p in (ROOT / "src").rglob("*.py")
+    }
+    assert {path: fields for path, fields in found.items() if fields and not path.startswith("cli/")} == {}
+    assert any(found.values())
+
+
 def test_files_stay_short() -> None:
     long = {str(p): n for p in (ROOT / "src").rglob("*.py") if (n := len(p.read_text().splitlines())) > 350}
     assert long == {}

@@ -36,7 +36,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if version(self.kuberay) is None:
-            raise InputError(f"saw {self.kuberay}", field="--kuberay", expected="a version such as 1.6")
+            raise InputError(f"saw {self.kuberay}", field="kuberay", expected="a version such as 1.6")
 
 
 @dataclass

@@ -16,7 +16,7 @@ from seatrial.kube.apimachinery import version
 
 
 @dataclass(frozen=True)
-class Line:
+class EffectiveLine:
     """One derived value: of which part, what, why, and where in the manifest it comes from."""
 
     part: str
@@ -34,7 +34,7 @@ class Effective:
 
     manifest: Manifest
     kuberay: str
-    lines: list[Line]
+    lines: list[EffectiveLine]
 
     @property
     def note(self) -> str:
@@ -48,7 +48,7 @@ def each(found: Iterable[Manifest | InputError], kuberay: str | None) -> Iterato
     Raises InputError for what cannot be read.
     """
     if kuberay and version(kuberay) is None:
-        raise InputError(f"saw {clean(kuberay)}", field="--kuberay", expected="a version such as 1.6")
+        raise InputError(f"saw {clean(kuberay)}", field="kuberay", expected="a version such as 1.6")
     for manifest in found:
         if isinstance(manifest, InputError):
             raise manifest
@@ -56,7 +56,7 @@ def each(found: Iterable[Manifest | InputError], kuberay: str | None) -> Iterato
         yield Effective(manifest, release, list(lines(manifest, release)))
 
 
-def lines(manifest: Manifest, kuberay: str) -> Iterator[Line]:
+def lines(manifest: Manifest, kuberay: str) -> Iterator[EffectiveLine]:
     """Everything that KubeRay derives from a resource."""
     cluster = manifest.cluster
     if cluster is None:
@@ -77,7 +77,7 @@ def lines(manifest: Manifest, kuberay: str) -> Iterator[Line]:
         yield from _submitter(manifest)
 
 
-def _told(part: str, name: str, make: Callable[[], Derived | None]) -> Iterator[Line]:
+def _told(part: str, name: str, make: Callable[[], Derived | None]) -> Iterator[EffectiveLine]:
     """The line of a derived value, or the one that says why it is unknown."""
     try:
         derived = make()
@@ -88,12 +88,12 @@ def _told(part: str, name: str, make: Callable[[], Derived | None]) -> Iterator[
             yield _line(part, name, derived)
 
 
-def _line(part: str, name: str, derived: Derived) -> Line:
+def _line(part: str, name: str, derived: Derived) -> EffectiveLine:
     origin = derived.origin
-    return Line(part, name, str(derived.value), derived.reason, origin.field, origin.line, origin.raw)
+    return EffectiveLine(part, name, str(derived.value), derived.reason, origin.field, origin.line, origin.raw)
 
 
-def _group(group: RayGroup, kuberay: str) -> Iterator[Line]:
+def _group(group: RayGroup, kuberay: str) -> Iterator[EffectiveLine]:
     part = group.title
     yield from _told(
         part, "pods", lambda: Derived(group.pods, "replicas × numOfHosts", group.value["replicas"] or group.value)
@@ -138,7 +138,7 @@ def _variables(group: RayGroup) -> dict[str, Derived]:
     return added
 
 
-def _service(cluster: RayClusterSpec) -> Iterator[Line]:
+def _service(cluster: RayClusterSpec) -> Iterator[EffectiveLine]:
     try:
         ports = operator.head_ports(cluster)
     except CannotTell as unknown:
@@ -148,7 +148,7 @@ def _service(cluster: RayClusterSpec) -> Iterator[Line]:
         yield _line("head service", f"port {name}", derived)
 
 
-def _autoscaler(cluster: RayClusterSpec) -> Iterator[Line]:
+def _autoscaler(cluster: RayClusterSpec) -> Iterator[EffectiveLine]:
     # The autoscaler is a sidecar of the head's pod: it has the head's image and account unless told otherwise.
     image = cluster.value.at("autoscalerOptions", "image")
     own = Derived(image.raw, "as written", image) if image else None
@@ -159,7 +159,7 @@ def _autoscaler(cluster: RayClusterSpec) -> Iterator[Line]:
     yield _line("autoscaler", "service account", named if account else made)
 
 
-def _submitter(manifest: Manifest) -> Iterator[Line]:
+def _submitter(manifest: Manifest) -> Iterator[EffectiveLine]:
     try:
         mode = manifest.submission_mode
     except CannotTell as unknown:
@@ -189,7 +189,7 @@ def document(found: Iterable[Effective]) -> list[dict[str, Any]]:
     ]
 
 
-def _document(line: Line) -> dict[str, Any]:
+def _document(line: EffectiveLine) -> dict[str, Any]:
     # In JSON `path` is the field's name, as the place of the file stands beside it under that name.
     names = {"part": "part", "name": "name", "value": "value", "reason": "reason", "path": "field", "line": "line"}
     return {shown: getattr(line, name) for name, shown in (*names.items(), ("source", "source"))}

@@ -11,9 +11,9 @@ from seatrial.errors import InputError, clean
 _NEEDS = {
     "instance": "the table of instance types (`seatrial catalog instances`)",
     "image": "the table of images (`seatrial catalog images`)",
-    "kuberay": "the KubeRay version (`--kuberay`)",
-    "trial": "a trial file (`--trial`)",
-    "server": "a live cluster (`--server`)",
+    "kuberay": "the KubeRay version (`seatrial check --kuberay X.Y`)",
+    "trial": "a trial file (`seatrial check --trial FILE`)",
+    "server": "a live cluster (`seatrial check --server`)",
 }
 
 

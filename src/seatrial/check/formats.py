@@ -237,23 +237,6 @@ def text(finding: RuleFinding) -> str:
     return f"{finding.path}:{finding.line}:{finding.column}: {finding.severity} {finding.rule}: {said}"
 
 
-def closing(outcome: CheckResult, findings: list[RuleFinding], least: Severity) -> str:
-    """The last line of the text form."""
-    counts = summary(outcome, findings, ())
-    parts = [count(counts["errors"], "error"), count(counts["warnings"], "warning")]
-    hidden = counts["infos"] + (counts["warnings"] if least == "error" else 0)  # below `least`
-    if least == "info":
-        parts.append(count(counts["infos"], "note"))
-    elif hidden:
-        parts.append(f"{hidden} not listed (--min-severity info)")
-    for key, words in (("suppressed", "set aside in the file"), ("cannot_tell", "cannot tell (--verbose)")):
-        if counts[key]:
-            parts.append(f"{counts[key]} {words}")
-    if counts["unreadable"]:
-        parts.append(f"{counts['unreadable']} unreadable")
-    return f"{count(counts['resources'], 'resource')} checked: {', '.join(parts)}"
-
-
 def count(number: int, word: str) -> str:
     """`1 file`, `2 files`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"

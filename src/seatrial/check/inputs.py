@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from seatrial.check import operator, reading
-from seatrial.check.reading import MAX_FILE_BYTES, Document, Node
+from seatrial.check.reading import MAX_FILE_BYTES, YamlDocument, YamlNode
 from seatrial.check.rule import Asked
 from seatrial.check.structure import Schema
 from seatrial.check.values import Value
@@ -183,7 +183,7 @@ def with_runtime_env(root: Value) -> tuple[Value, Place | None]:
     if not asked or root.node is None:
         return root, None
     at, text = loaded.source.place(("runtimeEnv",)), json.dumps(asked)
-    environment = Node(text, at.line, at.column, text, quoted=True)
+    environment = YamlNode(text, at.line, at.column, text, quoted=True)
     inside = replace(spec, value={**spec.value, "runtimeEnvYAML": environment})
     return replace(root, node=replace(root.node, value={**root.node.value, "spec": inside})), at
 
@@ -236,7 +236,7 @@ def claims(raw: bytes, path: str) -> dict[tuple[str, str], Value]:
         return {}
     found = {}
     for document in reading.documents(raw, path):
-        if isinstance(document, Document) and document.root:
+        if isinstance(document, YamlDocument) and document.root:
             root = Value.of(document.root, path, document.line)
             if root["kind"].raw == "PersistentVolumeClaim":
                 found[root.at("metadata", "namespace").raw, root.at("metadata", "name").raw] = root

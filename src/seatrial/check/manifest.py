@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from seatrial.check.reading import Document
+from seatrial.check.reading import YamlDocument
 from seatrial.check.values import Value
 
 GROUP = "ray.io"
@@ -324,7 +324,7 @@ def accelerators(pod: PodTemplate) -> list[tuple[str, Value]]:
     return list(found.items())
 
 
-def unlisted(document: Document) -> list[Value]:
+def unlisted(document: YamlDocument) -> list[Value]:
     """The resources of a document: itself, or the items of a `kind: List`."""
     root = Value.of(document.root, document.path, document.line)
     if root["kind"].raw == "List" and root["items"]:

@@ -187,7 +187,7 @@ def shared_memory(group: RayGroup) -> SharedMemory:
 
 
 @dataclass(frozen=True)
-class Probes:
+class ContainerProbes:
     """How the operator asks whether Ray lives: `wget` in the container, or HTTP from the kubelet."""
 
     readiness: str  # "own", "http", "wget"
@@ -195,7 +195,7 @@ class Probes:
     reason: str
 
 
-def probes(group: RayGroup, kuberay: str) -> Probes:
+def probes(group: RayGroup, kuberay: str) -> ContainerProbes:
     """initLivenessAndReadinessProbe. HTTP since KubeRay 1.6 for a rayVersion that parses and is at least 2.53."""
     ray = version(group.cluster.ray_version.require_known())
     if (version(kuberay) or (0,)) < (1, 6):
@@ -210,7 +210,7 @@ def probes(group: RayGroup, kuberay: str) -> Probes:
     # A worker that serves must also be asked whether its Serve proxy is ready, which KubeRay does by wget alone.
     service = group.cluster.manifest.is_service and not group.is_head
     readiness = "own" if group.container["readinessProbe"] else "wget" if service else kind
-    return Probes(readiness, "own" if group.container["livenessProbe"] else kind, reason)
+    return ContainerProbes(readiness, "own" if group.container["livenessProbe"] else kind, reason)
 
 
 def head_ports(cluster: RayClusterSpec) -> dict[str, Derived]:

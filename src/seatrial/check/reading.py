@@ -46,7 +46,7 @@ RENDER_FIRST = "render it first: `helm template … | seatrial check -`, or `kus
 
 
 @dataclass(slots=True)
-class Node:
+class YamlNode:
     """One value: `value` is a scalar, a list of nodes, or a map from key to node. Lines and columns count from 1."""
 
     value: Any
@@ -73,12 +73,12 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Document:
+class YamlDocument:
     """One document of a stream; `root` is None where it is empty."""
 
     path: str
     line: int
-    root: Node | None
+    root: YamlNode | None
 
 
 def placeholder(text: str) -> str:
@@ -89,7 +89,7 @@ def placeholder(text: str) -> str:
     return found.group() if found else ""
 
 
-def documents(raw: bytes, path: str) -> Iterator[Document | InputError]:
+def documents(raw: bytes, path: str) -> Iterator[YamlDocument | InputError]:
     """Each document of a file, or what is wrong with it; one that cannot be read does not hide the others."""
     if len(raw) > MAX_FILE_BYTES:
         yield InputError("is too large", place=Place(path), expected=f"at most {MAX_FILE_BYTES >> 20} MiB")
@@ -103,7 +103,7 @@ def documents(raw: bytes, path: str) -> Iterator[Document | InputError]:
         except InputError as error:
             yield error
         else:
-            yield Document(path, line, root)
+            yield YamlDocument(path, line, root)
 
 
 def _split(raw: bytes) -> Iterator[tuple[int, bytes]]:
@@ -126,7 +126,7 @@ def _only_directives(chunk: bytes) -> bool:
     return all(line.startswith((b"%", b"#")) for line in lines if line)
 
 
-def _read(chunk: bytes, path: str, line: int) -> Node | None:
+def _read(chunk: bytes, path: str, line: int) -> YamlNode | None:
     """The root of one document. Raises InputError."""
     if len(chunk) > MAX_DOCUMENT_BYTES:
         raise InputError(
@@ -168,12 +168,12 @@ class _Builder:
 
     def __init__(self, path: str, line: int):
         self._path, self._first = path, line
-        self._anchors: dict[str, Node] = {}
-        self._open: list[tuple[Node, str | None]] = []  # collections that are not closed yet, and their anchors
+        self._anchors: dict[str, YamlNode] = {}
+        self._open: list[tuple[YamlNode, str | None]] = []  # collections that are not closed yet, and their anchors
         self._key: list[tuple[str, int, int] | None] = []  # of each, the key whose value comes next
-        self._root: Node | None = None
+        self._root: YamlNode | None = None
 
-    def build(self, text: str) -> Node | None:
+    def build(self, text: str) -> YamlNode | None:
         events: Any = yaml.parse(text, Loader=_PARSER)
         for event in events:
             kind = type(event)
@@ -200,7 +200,7 @@ class _Builder:
             raise self._error(mark, "nested too deeply", f"at most {MAX_DEPTH} levels")
         if event.tag and not event.tag.startswith(_CORE):
             raise self._error(mark, f"tag {clean(event.tag)}", "a value without a tag")
-        self._open.append((Node(empty, self._first + mark.line, mark.column + 1), event.anchor))
+        self._open.append((YamlNode(empty, self._first + mark.line, mark.column + 1), event.anchor))
         self._key.append(None)
 
     def _alias(self, event: Any) -> None:
@@ -209,9 +209,9 @@ class _Builder:
             raise self._error(event.start_mark, f"alias *{clean(event.anchor)} names nothing before it")
         self._place(node, None)
 
-    def _scalar(self, event: Any) -> Node:
+    def _scalar(self, event: Any) -> YamlNode:
         mark, text, tag = event.start_mark, event.value, event.tag
-        node = Node(text, self._first + mark.line, mark.column + 1, text, quoted=not event.implicit[0])
+        node = YamlNode(text, self._first + mark.line, mark.column + 1, text, quoted=not event.implicit[0])
         if tag and tag != f"{_CORE}str":
             if not tag.startswith(_CORE):
                 raise self._error(mark, f"tag {clean(tag)}", "a value without a tag")
@@ -220,7 +220,7 @@ class _Builder:
             node.value = _resolve(text)
         return node
 
-    def _place(self, node: Node, anchor: str | None) -> None:
+    def _place(self, node: YamlNode, anchor: str | None) -> None:
         """Puts a finished node where it belongs; a collection knows its size and depth by now."""
         if anchor:
             self._anchors[anchor] = node
@@ -250,7 +250,7 @@ class _Builder:
                 "aliases expand too far", place=place, expected=f"at most {MAX_NODES} values in a document"
             )
 
-    def _named(self, parent: Node, node: Node) -> tuple[str, int, int]:
+    def _named(self, parent: YamlNode, node: YamlNode) -> tuple[str, int, int]:
         """A key. Raises InputError where it stands twice, or is no scalar."""
         place = Place(self._path, node.line, node.column)
         if isinstance(node.value, (dict, list)):
@@ -261,7 +261,7 @@ class _Builder:
             raise InputError(seen, place=place, expected="each key once")
         return node.text, node.line, node.column
 
-    def _merge(self, parent: Node, node: Node) -> None:
+    def _merge(self, parent: YamlNode, node: YamlNode) -> None:
         """The merge key `<<`: what the map itself says wins."""
         for source in node.value if isinstance(node.value, list) else [node]:
             if not isinstance(source.value, dict):

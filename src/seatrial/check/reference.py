@@ -130,10 +130,10 @@ _WORKER = (
 )
 
 
-def compare(paths: tuple[Path, ...], name: str) -> list[Deviation]:
+def compare(paths: tuple[Path, ...], reference: str) -> list[Deviation]:
     """Every deviation of the resources that the paths name. Raises InputError."""
-    if name not in SOURCES:
-        raise InputError(f"saw {clean(name)}", field="--reference", expected=f"one of {', '.join(SOURCES)}")
+    if reference not in SOURCES:
+        raise InputError(f"saw {clean(reference)}", field="reference", expected=f"one of {', '.join(SOURCES)}")
     found: list[Deviation] = []
     for manifest in resources(paths):
         if isinstance(manifest, InputError):

@@ -88,11 +88,11 @@ class Selection:
 
     def __post_init__(self) -> None:
         load()
-        for flag, names in (("--select", self.select), ("--ignore", self.ignore)):
+        for option, names in (("select", self.select), ("ignore", self.ignore)):
             for name in names:
                 if not any(_matches(known, name) for known in RULES):
                     raise InputError(
-                        f"saw {clean(name)}", field=flag, expected="a rule, or the beginning of rules' names"
+                        f"saw {clean(name)}", field=option, expected="a rule, or the beginning of rules' names"
                     )
 
     def rules(self) -> list[Rule]:

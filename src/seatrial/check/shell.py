@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.reading import Node, placeholder
+from seatrial.check.reading import YamlNode, placeholder
 from seatrial.check.rule import Facts
 from seatrial.check.values import Value
 
@@ -58,7 +58,7 @@ def whole_expansion(token: re.Match[str]) -> str:
 def templated(value: Value) -> bool:
     """Whether something is to fill in placeholders before kubectl: some stand where no shell would expand them."""
 
-    def inside(node: Node) -> bool:
+    def inside(node: YamlNode) -> bool:
         if isinstance(node.value, dict):
             return any(inside(child) for key, child in node.value.items() if key not in _SHELL_PLACES)
         if isinstance(node.value, list):

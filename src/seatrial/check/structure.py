@@ -83,7 +83,7 @@ class Schema:
         known.sort(key=lambda text: [int(part) for part in text.split(".")])
         if self.release not in known:
             raise InputError(
-                f"saw {clean(release)}", field="--kubernetes", expected=f"a release from {known[0]} to {known[-1]}"
+                f"saw {clean(release)}", field="kubernetes", expected=f"a release from {known[0]} to {known[-1]}"
             )
         self._folder = folder / f"v{self.release}.0-local-strict"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from seatrial.check.reading import Node, placeholder
+from seatrial.check.reading import YamlNode, placeholder
 from seatrial.errors import Place
 from seatrial.kube.apimachinery import quantity
 
@@ -28,21 +28,21 @@ class Value:
     What has `known` in its name raises CannotTell where a placeholder stands; `raw` and the other properties never do.
     """
 
-    node: Node | None
+    node: YamlNode | None
     path: tuple[str | int, ...]
     file: str
     line: int
     column: int
 
     @classmethod
-    def of(cls, root: Node | None, file: str, line: int = 1) -> Value:
+    def of(cls, root: YamlNode | None, file: str, line: int = 1) -> Value:
         """The root of a document."""
         return cls(root, (), file, root.line if root else line, root.column if root else 1)
 
     def __getitem__(self, key: str | int) -> Value:
         """The child of that name or position; absent where there is none."""
         value = self.node.value if self.node else None
-        child: Node | None = None
+        child: YamlNode | None = None
         line, column = self.line, self.column
         if isinstance(value, dict) and isinstance(key, str) and key in value:
             assert self.node is not None

@@ -14,8 +14,9 @@ from seatrial.check.explain import listing, markdown, page
 from seatrial.check.inputs import minor, notes, strange_kuberay
 from seatrial.check.operator import DEFAULT_KUBERAY
 from seatrial.check.rule import SEVERITIES, Severity
-from seatrial.check.runner import Selection
+from seatrial.check.runner import CheckResult, RuleFinding, Selection
 from seatrial.check.structure import DEFAULT_KUBERNETES
+from seatrial.cli.options import named, options
 from seatrial.errors import InputError
 
 FORMATS = {
@@ -67,6 +68,14 @@ def _names(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tu
 @click.option("--explain", metavar="RULE", help="print the page of a rule")
 @click.option("--rules", "list_rules", is_flag=True, help="list all rules")
 @click.option("-v", "--verbose", is_flag=True, help="also print what cannot be told, and what to do about each finding")
+@options(
+    select="--select",
+    ignore="--ignore",
+    kuberay="--kuberay",
+    kubernetes="--kubernetes",
+    reference="--reference",
+    context="--server",
+)
 def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules: bool, **given: Any) -> int:
     """Check KubeRay manifests (RayCluster, RayJob, RayService) and trial files, without a cluster.
 
@@ -106,6 +115,7 @@ def command(paths: tuple[Path, ...], form: str, explain: str | None, list_rules:
         from seatrial.check.server.asking import ask
 
         checked = ask(checked, settings=settings)
+        checked.outcome.problems = [named(problem, {"server": "--server"}) for problem in checked.outcome.problems]
     checked.notes = (*checked.notes, *filter(None, [strange_kuberay(settings.kuberay)]), *notes(checked.paths))
     _print(checked, form, given["min_severity"], given["verbose"], settings.fail_on)
     return exit_code(checked.outcome, settings.fail_on)
@@ -159,7 +169,24 @@ def _text(checked: Checked, least: Severity, verbose: bool) -> None:
             )
     for note in checked.notes:
         click.echo(f"note: {note}")
-    click.echo(formats.closing(checked.outcome, findings, least))
+    click.echo(_closing(checked.outcome, findings, least))
+
+
+def _closing(outcome: CheckResult, findings: list[RuleFinding], least: Severity) -> str:
+    """The last line of the text form."""
+    counts = formats.summary(outcome, findings, ())
+    parts = [formats.count(counts["errors"], "error"), formats.count(counts["warnings"], "warning")]
+    hidden = counts["infos"] + (counts["warnings"] if least == "error" else 0)  # below `least`
+    if least == "info":
+        parts.append(formats.count(counts["infos"], "note"))
+    elif hidden:
+        parts.append(f"{hidden} not listed (--min-severity info)")
+    for key, words in (("suppressed", "set aside in the file"), ("cannot_tell", "cannot tell (--verbose)")):
+        if counts[key]:
+            parts.append(f"{counts[key]} {words}")
+    if counts["unreadable"]:
+        parts.append(f"{counts['unreadable']} unreadable")
+    return f"{formats.count(counts['resources'], 'resource')} checked: {', '.join(parts)}"
 
 
 def _rules(form: str) -> None:

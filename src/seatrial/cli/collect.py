@@ -10,7 +10,7 @@ from seatrial import report
 from seatrial.cli import output
 from seatrial.cli.options import find_run, options
 from seatrial.launch.jobs_collect import Collected, collect
-from seatrial.launch.jobs_dashboard import Dashboard, Job
+from seatrial.launch.jobs_dashboard import Dashboard, SubmittedJob
 
 RUNS = Path("runs")  # where `seatrial show` looks for runs
 
@@ -31,7 +31,7 @@ def command(run: str, address: str, to: Path | None, as_json: bool) -> int:
     return fetch(dashboard, job, to, as_json)
 
 
-def fetch(dashboard: Dashboard, job: Job, to: Path | None, as_json: bool) -> int:
+def fetch(dashboard: Dashboard, job: SubmittedJob, to: Path | None, as_json: bool) -> int:
     """Collects a run that has ended and shows it; returns the verdicts' exit code."""
     found = collect(dashboard, job, to, RUNS)
     reports = _reports(found)

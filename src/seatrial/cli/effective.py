@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import click
 
-from seatrial.check.effective import Effective, Line
+from seatrial.check.effective import Effective, EffectiveLine
 
 _SHORT = 32  # a longer value gets lines of its own
 _NARROW = 24  # the least width of a column of reasons
@@ -42,7 +42,7 @@ def echo(found: list[Effective]) -> None:
             out.print(text, style=style or None, markup=False, soft_wrap=True)
 
 
-def rows(lines: list[Line], width: int) -> Iterator[tuple[str, str]]:
+def rows(lines: list[EffectiveLine], width: int) -> Iterator[tuple[str, str]]:
     """Lines of text, each with its style. They have at most `width` columns, unless a single word is longer."""
     widths = _widths(lines, width)
     part = ""
@@ -53,7 +53,7 @@ def rows(lines: list[Line], width: int) -> Iterator[tuple[str, str]]:
         yield from _row(line, widths)
 
 
-def _widths(lines: list[Line], width: int) -> _Widths:
+def _widths(lines: list[EffectiveLine], width: int) -> _Widths:
     name = max((len(line.name) for line in lines), default=0) + 4
     number = max((len(str(line.line)) for line in lines), default=0)
     value = max((len(line.value) for line in lines if len(line.value) <= _SHORT), default=0)
@@ -62,7 +62,7 @@ def _widths(lines: list[Line], width: int) -> _Widths:
     return _Widths(name, value, why, number) if why >= _NARROW else _Widths(name, rest, 0, number)
 
 
-def _row(line: Line, widths: _Widths) -> Iterator[tuple[str, str]]:
+def _row(line: EffectiveLine, widths: _Widths) -> Iterator[tuple[str, str]]:
     if widths.why and len(line.value) <= widths.value:
         first, *others = _wrapped(line.reason, widths.why)
         middle = [(f"{line.value:<{widths.value}}{'':{_GAP}}{first}", "")]

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
+from seatrial.cli.options import options
 from seatrial.errors import EXIT_OK, EXIT_REFUTED, InputError, clean
 from seatrial.image import comparison, pin
+from seatrial.image.errors import NoTls
 
 PLAIN = click.option("--plain-http", is_flag=True, help="use HTTP without TLS; localhost always does")
 PLATFORM = click.option("--platform", default="", metavar="OS/ARCH", help="this platform alone, such as linux/amd64")
@@ -43,9 +47,10 @@ def resolve(what: str, platform: str, write: bool, update: bool, plain_http: boo
     Exit 0 resolved; 1 the tag no longer names the digest that is pinned; 2 no such image; 4 no answer.
     """
     trial = _trial(what, write, update)
-    found = pin.check(pin.of_trial(trial) if trial else what, platform=platform, plain_http=plain_http)
+    with _hints():
+        found = pin.check(pin.of_trial(trial) if trial else what, platform=platform, plain_http=plain_http)
+        shown = found.now.of(platform) if platform else found.now.platforms
     wrote = write and (found.state != "moved" or update) and pin.write(Path(what), found.text, found.pinned)
-    shown = found.now.of(platform) if platform else found.now.platforms
     if as_json:
         click.echo(json.dumps(_document(found, shown, trial, wrote), indent=2, ensure_ascii=False))
     else:
@@ -66,12 +71,23 @@ def same(a: str, b: str, platform: str, plain_http: bool, as_json: bool) -> int:
 
     Exit 0 the same; 1 different, or one is the manifest of one platform of the other (then use --platform).
     """
-    result = comparison.compare(a, b, platform=platform, plain_http=plain_http)
+    with _hints():
+        result = comparison.compare(a, b, platform=platform, plain_http=plain_http)
     if as_json:
         click.echo(json.dumps({"a": a, "b": b, "kind": result.kind, "why": result.why}, indent=2))
     else:
         click.echo(f"{result.kind}: {result.why}")
     return EXIT_OK if result.kind == "same" else EXIT_REFUTED
+
+
+@contextmanager
+def _hints() -> Iterator[None]:
+    """Adds to an error which option it is about, or which one helps."""
+    try:
+        with options(platform="--platform"):
+            yield
+    except NoTls as error:
+        raise NoTls(f"{error}; --plain-http if the registry has no TLS") from None
 
 
 def _trial(what: str, write: bool, update: bool) -> Path | None:

@@ -41,7 +41,7 @@ from seatrial.trial.cluster import Storage
     help="where the sealed record goes",
 )
 @click.option("--json", "as_json", is_flag=True, help="print what was seen, and the verdicts, as one JSON document")
-@options(address="--address", job="--job", storage="--to")
+@options(address="--address", job="--job", storage="--to", resource="RESOURCE", context="--context")
 def command(
     resource: str,
     address: str,

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from seatrial.cli.options import options
 from seatrial.cli.output import near
-from seatrial.errors import InputError, InputErrors
+from seatrial.errors import InputError
 from seatrial.render import Rendered, Written, render, write
-from seatrial.trial.loader import Loaded, load
+from seatrial.trial.loader import load
 
 
 @click.command("render", short_help="write the Kubernetes manifests of a trial")
@@ -26,6 +27,7 @@ from seatrial.trial.loader import Loaded, load
     "--name-suffix/--no-name-suffix", default=True, show_default=True, help="end names with the trial's digest"
 )
 @click.option("--json", "as_json", is_flag=True, help="print what was written as one JSON document")
+@options(cluster_only="--cluster")
 def command(
     trial_file: Path, output: str | None, cluster_only: bool, kustomize: bool, name_suffix: bool, as_json: bool
 ) -> int:
@@ -39,20 +41,14 @@ def command(
         raise InputError("saw -", field="--output", expected="a folder beside --json or --kustomize")
     try:
         rendered = render(loaded.trial, cluster_only=cluster_only, kustomize=kustomize, name_suffix=name_suffix)
-    except InputErrors as errors:
-        raise InputErrors([loaded.locate(error) for error in errors.errors]) from None
-    except InputError as error:
-        raise _located(loaded, error) from None
+    except InputError as error:  # an option does not stand in the trial's file
+        raise error if error.field == "cluster_only" else loaded.locate(error) from None
     if output == "-":
         click.echo(rendered.stream(), nl=False)
         return 0
     written = write(rendered, Path(output or rendered.name))
     click.echo(_document(rendered, written) if as_json else _text(rendered, written))
     return 0
-
-
-def _located(loaded: Loaded, error: InputError) -> InputError:
-    return loaded.locate(error) if not error.field.startswith("--") else error
 
 
 def _document(rendered: Rendered, written: Written) -> str:

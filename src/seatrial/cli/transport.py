@@ -40,7 +40,7 @@ NETWORKS = ("efa", "socket", "ib")
 @click.option("--snapshot", is_flag=True, help="print this host's counters now, as --counters takes them, and end")
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option("--html", type=click.Path(path_type=Path), metavar="FILE", help="also write the paths as a page")
-@options(counters="--counters", nccl_tests="--nccl-tests")
+@options(of_files=True, counters="--counters", nccl_tests="--nccl-tests")
 def command(
     paths: tuple[Path, ...],
     expect: str | None,

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import seatrial
 from seatrial.errors import InputError, clean
 from seatrial.image import credentials
-from seatrial.image.errors import Denied, RegistryError, Unreachable
+from seatrial.image.errors import Denied, NoTls, RegistryError, Unreachable
 from seatrial.image.reference import DOCKER_HUB, Reference
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _PLAIN_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Timeout:
+class HttpTimeout:
     """The longest time, in seconds: to connect, and to wait for the next byte."""
 
     connect: float = 10
@@ -54,9 +54,9 @@ class Reply:
 class Client:
     """One repository of one registry; its connections last as long as its `with` block."""
 
-    def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: Timeout | None = None):
+    def __init__(self, reference: Reference, *, plain_http: bool = False, timeout: HttpTimeout | None = None):
         self.reference, self.host = reference, reference.registry
-        self.timeout = timeout or Timeout()
+        self.timeout = timeout or HttpTimeout()
         self.local = urlsplit(f"//{self.host}").hostname in _PLAIN_HOSTS
         self.plain = plain_http or self.local
         api = HUB_API if self.host == DOCKER_HUB else self.host
@@ -154,7 +154,10 @@ class Client:
                 f"{self.host} leads to {clean(url, 200)}, which is not https, and was not followed"
             ) from None
         except exceptions.SSLError as error:
-            raise RegistryError(f"{self.host}: TLS fails: {_tls(error)}") from None
+            reason = _tls(error)
+            failure = NoTls if "WRONG_VERSION_NUMBER" in reason else RegistryError
+            reason = clean(re.sub(r"^\[SSL.*?\] | \(_ssl\.c:\d+\)", "", reason), 200)
+            raise failure(f"{self.host}: TLS fails: {reason}") from None
         except (exceptions.ConnectionError, exceptions.Timeout, exceptions.ChunkedEncodingError) as error:
             raise Unreachable(self.host, self._why(error)) from None
         except (exceptions.InvalidJSONError, exceptions.InvalidHeader):  # their text may quote a token
@@ -210,7 +213,7 @@ def _error_code(body: bytes) -> str:
     return code if isinstance(code, str) and re.fullmatch(r"[A-Z_]{1,60}", code) else ""
 
 
-def _reason(error: BaseException, timeout: Timeout) -> str:
+def _reason(error: BaseException, timeout: HttpTimeout) -> str:
     """The cause inside the exceptions of requests and urllib3, such as `Connection refused`."""
     chain = list(_beneath(error))
     kinds = {type(e).__name__ for e in chain}
@@ -225,9 +228,8 @@ def _reason(error: BaseException, timeout: Timeout) -> str:
 
 
 def _tls(error: BaseException) -> str:
-    text = next((e.strerror for e in _beneath(error) if isinstance(e, ssl.SSLError) and e.strerror), str(error))
-    plain = "; --plain-http if the registry has no TLS" if "WRONG_VERSION_NUMBER" in text else ""
-    return clean(re.sub(r"^\[SSL.*?\] | \(_ssl\.c:\d+\)", "", text), 200) + plain
+    """What OpenSSL says, such as `[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)`."""
+    return next((e.strerror for e in _beneath(error) if isinstance(e, ssl.SSLError) and e.strerror), str(error))
 
 
 def _beneath(error: BaseException) -> Iterator[BaseException]:

@@ -13,27 +13,27 @@ Image = Resolved | str  # resolved, or a bare digest
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ImageComparison:
     """How two images relate, and why. `contains`: one is an index, and the other is a manifest of it."""
 
     kind: Literal["same", "contains", "different"]
     why: str
 
 
-def same_image(a: Image, b: Image) -> Comparison:
+def same_image(a: Image, b: Image) -> ImageComparison:
     """How `a` relates to `b`. A bare digest can be contained, but contains nothing: it is not resolved."""
     one, other = _digest(a), _digest(b)
     if one == other:
-        return Comparison("same", f"both are {one}")
+        return ImageComparison("same", f"both are {one}")
     for outer, inner in ((a, other), (b, one)):
         if name := next((name for name, digest in _platforms(outer) if digest == inner), ""):
-            return Comparison("contains", f"{inner} is the {name} manifest of the index {_digest(outer)}")
+            return ImageComparison("contains", f"{inner} is the {name} manifest of the index {_digest(outer)}")
     shared = sorted({name for name, _ in set(_platforms(a)) & set(_platforms(b))})
     also = f"; the manifests for {', '.join(shared)} are the same" if shared else ""
-    return Comparison("different", f"{one} is not {other}{also}")
+    return ImageComparison("different", f"{one} is not {other}{also}")
 
 
-def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> Comparison:
+def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> ImageComparison:
     """How two references (or bare digests) relate, as their registries resolve them now.
 
     If both state the same digest, no registry is asked. With `platform`, two indexes are the same if their manifests
@@ -43,7 +43,7 @@ def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> 
     named = [text if is_digest(text) else parse(text) for text in (a, b)]
     pinned = {one if isinstance(one, str) else one.digest for one in named}
     if len(pinned) == 1 and "" not in pinned:
-        return Comparison("same", f"both are {pinned.pop()}, as they are written")
+        return ImageComparison("same", f"both are {pinned.pop()}, as they are written")
     one, other = (
         each if isinstance(each, str) else resolve(each, platform=platform, plain_http=plain_http) for each in named
     )
@@ -51,7 +51,7 @@ def compare(a: str, b: str, *, platform: str = "", plain_http: bool = False) -> 
     if not platform or whole.kind == "same":
         return whole
     part = same_image(_only(one, platform), _only(other, platform))
-    return Comparison(part.kind, f"for {platform}, {part.why}")
+    return ImageComparison(part.kind, f"for {platform}, {part.why}")
 
 
 def _only(image: Image, platform: str) -> str:
@@ -60,7 +60,7 @@ def _only(image: Image, platform: str) -> str:
     found = image.of(platform)
     if len(found) > 1:
         expected = f"one of {', '.join(name for name, _ in found)}"
-        raise InputError(f"{clean(platform)} means several platforms", field="--platform", expected=expected)
+        raise InputError(f"{clean(platform)} means several platforms", field="platform", expected=expected)
     return found[0][1]
 
 

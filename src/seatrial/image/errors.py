@@ -3,6 +3,7 @@
 RunError
 └── RegistryError   4  a registry gave no usable answer
     ├── Unreachable 4  no connection, no such host, no answer in time
+    ├── NoTls       4  the answer is not TLS: perhaps plain HTTP
     └── Denied      4  401 or 403, or a token service that gives no token
 EvidenceError
 └── Altered         2  bytes that do not have the digest that was stated for them
@@ -22,6 +23,10 @@ class Unreachable(RegistryError):
 
     def __init__(self, host: str, why: str):
         super().__init__(f"cannot reach the registry {host}: {why}; offline? the tag stays unresolved")
+
+
+class NoTls(RegistryError):
+    """A registry answers without TLS."""
 
 
 class Denied(RegistryError):

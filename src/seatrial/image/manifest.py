@@ -22,7 +22,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Manifest:
+class ImageManifest:
     """One manifest; `platforms` is empty for a single image, `config` is empty for an index."""
 
     digest: str
@@ -49,7 +49,7 @@ def checked(reply: Reply, asked: str, where: str) -> str:
     return seen
 
 
-def read(reply: Reply, asked: str, where: str) -> Manifest:
+def read(reply: Reply, asked: str, where: str) -> ImageManifest:
     """The manifest in a reply. Raises Altered, or RegistryError if it is neither an index nor an image."""
     digest = checked(reply, asked, where)
     document = _object(reply.body, where)
@@ -57,9 +57,9 @@ def read(reply: Reply, asked: str, where: str) -> Manifest:
     if reply.media_type in (*INDEXES, *IMAGES) and media_type != reply.media_type:
         raise RegistryError(f"{where}: sent as {reply.media_type}, but its mediaType is {clean(str(media_type), 100)}")
     if media_type in INDEXES and "config" not in document and "layers" not in document:
-        return Manifest(digest, media_type, platforms=_platforms(document, where))
+        return ImageManifest(digest, media_type, platforms=_platforms(document, where))
     if media_type in IMAGES and "manifests" not in document:
-        return Manifest(digest, media_type, config=_digest(document.get("config"), where))
+        return ImageManifest(digest, media_type, config=_digest(document.get("config"), where))
     raise RegistryError(f"{where}: saw a document of type {clean(str(media_type), 100)}; expected an image or an index")
 
 

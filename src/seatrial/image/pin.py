@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from seatrial.errors import InputError, Place
-from seatrial.image.client import Timeout
+from seatrial.image.client import HttpTimeout
 from seatrial.image.reference import Reference, parse, pinned
 from seatrial.image.registry import Resolved, resolve
 from seatrial.trial import loader
@@ -47,7 +47,7 @@ class Pin:
         return self.text if self.state in ("unchanged", "platform") else pinned(self.text, self.now.digest)
 
 
-def check(text: str, *, platform: str = "", plain_http: bool = False, timeout: Timeout | None = None) -> Pin:
+def check(text: str, *, platform: str = "", plain_http: bool = False, timeout: HttpTimeout | None = None) -> Pin:
     """What the reference in `text` names now. A digest without a tag names itself. Raises what `resolve` raises."""
     reference = parse(text)
     followed = reference.unpinned if reference.tag else reference

@@ -87,7 +87,7 @@ def check_platform(text: str) -> None:
     """Raises InputError unless `text` names a platform as registries do. Empty text means any platform."""
     if text and not _PLATFORM.fullmatch(text):
         expected = "OS/ARCH or OS/ARCH/VARIANT, such as linux/amd64"
-        raise InputError(f"saw {_quoted(text)}", field="--platform", expected=expected)
+        raise InputError(f"saw {_quoted(text)}", field="platform", expected=expected)
 
 
 def is_digest(text: str) -> bool:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from seatrial.errors import InputError, clean
 from seatrial.image import manifest
-from seatrial.image.client import Client, Timeout
-from seatrial.image.manifest import Config, Manifest
+from seatrial.image.client import Client, HttpTimeout
+from seatrial.image.manifest import Config, ImageManifest
 from seatrial.image.reference import Reference, check_platform
 
 PREFERRED = "linux/amd64"
@@ -40,13 +40,13 @@ class Resolved:
         if not found:
             has = ", ".join(sorted({name for name, _ in self.platforms})) or "no platform"
             raise InputError(
-                f"saw {clean(platform)}", field="--platform", expected=f"one that {self.reference} has: {has}"
+                f"saw {clean(platform)}", field="platform", expected=f"one that {self.reference} has: {has}"
             )
         return found
 
 
 def resolve(
-    reference: Reference, *, platform: str = "", plain_http: bool = False, timeout: Timeout | None = None
+    reference: Reference, *, platform: str = "", plain_http: bool = False, timeout: HttpTimeout | None = None
 ) -> Resolved:
     """Asks the registry what `reference` names, by its digest if it has one, else by its tag.
 
@@ -67,12 +67,12 @@ def resolve(
     return found
 
 
-def _manifest(client: Client, asked: str) -> Manifest:
+def _manifest(client: Client, asked: str) -> ImageManifest:
     reply = client.get("manifests", asked, manifest.ACCEPT)
     return manifest.read(reply, asked, _where(client, asked))
 
 
-def _config(client: Client, image: Manifest) -> Config:
+def _config(client: Client, image: ImageManifest) -> Config:
     reply = client.get("blobs", image.config, "*/*")
     return manifest.config(reply, image.config, _where(client, image.config))
 

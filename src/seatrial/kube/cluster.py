@@ -1,21 +1,21 @@
-"""The questions that a live cluster is asked, each an answer or `Unanswered`; those that only read, and dry runs."""
+"""The questions to a live cluster. Each gives an answer or `Unanswered`; nothing writes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
-from urllib.parse import quote
 
 from seatrial.kube import Json
+from seatrial.kube.collection import Collection
 from seatrial.kube.definitions import Definition, groups, published
-from seatrial.kube.dry_run import Accepted, Rejected, verdict
+from seatrial.kube.dry_run import Accepted, Rejected, dry_run
 from seatrial.kube.failures import Unanswered
 from seatrial.kube.http import ApiServer
 from seatrial.kube.kuberay import LABELS, Operator
 from seatrial.kube.limits import Queue, Quota
 from seatrial.kube.nodes import DaemonSet, Node
-from seatrial.kube.pods import Event, Pod
-from seatrial.kube.storage import Claim, StorageClass, Volume
+from seatrial.kube.pods import KubernetesEvent, Pod
+from seatrial.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T")
 _RAY = "ray.io/v1"
@@ -39,8 +39,8 @@ class LiveCluster:
 
         Where it may not be read it comes from OpenAPI, which every user may read.
         """
-        crd = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind.lower()}s.ray.io"
-        found = self._api.get(crd, "get customresourcedefinitions", Definition.of)
+        crds = Collection("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        found = self._one(crds, f"{kind.lower()}s.ray.io", Definition.of)
         if not isinstance(found, Unanswered) or found.reason != "403":
             return found
         public = self._published(kind)
@@ -62,115 +62,101 @@ class LiveCluster:
 
     def operators(self) -> tuple[Operator, ...] | Unanswered:
         """Every Deployment that is labelled as KubeRay's operator."""
-        return self._api.items("/apis/apps/v1/deployments", "list deployments", Operator.of, {"labelSelector": LABELS})
+        return self._list(Collection("apps/v1", "Deployment"), Operator.of, {"labelSelector": LABELS})
 
     def autoscalers(self) -> tuple[str, ...] | Unanswered:
         """What may add nodes, by name.
 
         Karpenter, and so EKS Auto Mode, by its NodePools; the Cluster Autoscaler by the status that it writes.
         """
-        pools = self._of_group("karpenter.sh", "nodepools", "list nodepools.karpenter.sh", _name)
+        pools = self._of_group("karpenter.sh", "NodePool", _name)
         if pools and not isinstance(pools, Unanswered):
             return tuple(f"Karpenter's NodePool {name}" for name in pools)
-        path = "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status"
-        status = self._api.get(path, "get configmaps in namespace kube-system", _name)
+        status = self._one(Collection("v1", "ConfigMap", "kube-system"), "cluster-autoscaler-status", _name)
         if isinstance(status, str):
             return ("the Cluster Autoscaler",)
         return next((answer for answer in (pools, status) if isinstance(answer, Unanswered)), ())
 
     def nodes(self) -> tuple[Node, ...] | Unanswered:
-        return self._api.items("/api/v1/nodes", "list nodes", Node.of)
+        return self._list(Collection("v1", "Node"), Node.of)
 
     def daemon_sets(self) -> tuple[DaemonSet, ...] | Unanswered:
-        return self._api.items("/apis/apps/v1/daemonsets", "list daemonsets", DaemonSet.of)
+        return self._list(Collection("apps/v1", "DaemonSet"), DaemonSet.of)
 
     def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered:
-        return self._api.items("/apis/storage.k8s.io/v1/storageclasses", "list storageclasses", StorageClass.of)
+        return self._list(Collection("storage.k8s.io/v1", "StorageClass"), StorageClass.of)
 
-    def volumes(self) -> tuple[Volume, ...] | Unanswered:
-        return self._api.items("/api/v1/persistentvolumes", "list persistentvolumes", Volume.of)
+    def volumes(self) -> tuple[PersistentVolume, ...] | Unanswered:
+        return self._list(Collection("v1", "PersistentVolume"), PersistentVolume.of)
 
     # What a namespace has
 
     def namespace_phase(self, namespace: str) -> str | Unanswered | None:
         """`Active` or `Terminating`; None where there is no such namespace."""
-        path = f"/api/v1/namespaces/{_quoted(namespace)}"
-        return self._api.get(path, "get namespaces", lambda item: str(item["status"].get("phase") or "Active"))
+        return self._one(
+            Collection("v1", "Namespace"), namespace, lambda item: str(item["status"].get("phase") or "Active")
+        )
 
-    def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered:
-        return self._in(namespace, "persistentvolumeclaims", Claim.of)
+    def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...] | Unanswered:
+        return self._list(Collection("v1", "PersistentVolumeClaim", namespace), PersistentVolumeClaim.of)
 
     def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered:
-        return self._in(namespace, "serviceaccounts", _name)
+        return self._list(Collection("v1", "ServiceAccount", namespace), _name)
 
     def quotas(self, namespace: str) -> tuple[Quota, ...] | Unanswered:
-        return self._in(namespace, "resourcequotas", Quota.of)
+        return self._list(Collection("v1", "ResourceQuota", namespace), Quota.of)
 
     def queues(self, namespace: str) -> tuple[Queue, ...] | Unanswered | None:
         """Kueue's LocalQueues; None where Kueue is not installed."""
-        path = f"namespaces/{_quoted(namespace)}/localqueues"
-        needs = f"list localqueues.kueue.x-k8s.io in namespace {namespace}"
-        return self._of_group("kueue.x-k8s.io", path, needs, Queue.of)
+        return self._of_group("kueue.x-k8s.io", "LocalQueue", Queue.of, namespace)
 
     def pods(self, namespace: str, selector: str) -> tuple[Pod, ...] | Unanswered:
         """The pods with these labels: `ray.io/cluster=NAME`."""
-        return self._in(namespace, "pods", Pod.of, {"labelSelector": selector})
+        return self._list(Collection("v1", "Pod", namespace), Pod.of, {"labelSelector": selector})
 
-    def events(self, namespace: str, selector: str = "") -> tuple[Event, ...] | Unanswered:
+    def events(self, namespace: str, selector: str = "") -> tuple[KubernetesEvent, ...] | Unanswered:
         """Events, by a field selector such as `type=Warning`."""
-        return self._in(namespace, "events", Event.of, {"fieldSelector": selector} if selector else None)
+        query = {"fieldSelector": selector} if selector else None
+        return self._list(Collection("v1", "Event", namespace), KubernetesEvent.of, query)
 
     def log(self, namespace: str, pod: str, container: str = "") -> str | Unanswered | None:
         """The last lines of a container; None where there is no such pod."""
-        path = f"/api/v1/namespaces/{_quoted(namespace)}/pods/{_quoted(pod)}/log"
+        pods = Collection("v1", "Pod", namespace)
         query = {"tailLines": str(_LOG_LINES), **({"container": container} if container else {})}
-        return self._api.text(path, f"get pods/log in namespace {namespace}", query)
+        return self._api.text(pods.member(pod, "log"), pods.needs("get", "log"), query)
 
     # KubeRay's resources
 
     def resource(self, kind: str, namespace: str, name: str) -> Json | Unanswered | None:
         """A resource of group ray.io as the cluster has it; None where there is none of that name."""
-        needs = f"get {_plural(kind)}.ray.io in namespace {namespace}"
-        return self._api.get(f"{_path(_RAY, namespace, kind)}/{_quoted(name)}", needs, dict)
+        return self._one(Collection(_RAY, kind, namespace), name, dict)
 
     def names(self, kind: str, namespace: str) -> tuple[str, ...] | Unanswered:
         """The names of every resource of a kind of group ray.io in a namespace."""
-        return self._api.items(
-            _path(_RAY, namespace, kind), f"list {_plural(kind)}.ray.io in namespace {namespace}", _name
-        )
+        return self._list(Collection(_RAY, kind, namespace), _name)
 
     def dry_run(self, document: Json, namespace: str) -> Accepted | Rejected | Unanswered:
-        """What becomes of a resource of group ray.io, by a server-side dry run with strict field validation.
+        """What becomes of a resource, by a server-side dry run with strict field validation."""
+        return dry_run(self._api, document, namespace)
 
-        Create, and apply where one of that name is there already, so that one of the two permissions may do.
-        """
-        kind, name, api_version = document["kind"], document["metadata"].get("name"), document["apiVersion"]
-        path = _path(api_version, namespace, kind)
-        about = f"{_plural(kind)}.{api_version.partition('/')[0]} in namespace {namespace}"
-        created = self._api.request("POST", path, {}, document)
-        if isinstance(created, Unanswered) or created[0] != 409 or not name:
-            return verdict(created, f"create {about}", exists=False)
-        query = {"fieldManager": "seatrial", "force": "true"}
-        applied = self._api.request("PATCH", f"{path}/{_quoted(name)}", query, document)
-        return verdict(applied, f"patch {about}", exists=True)
+    def _one(self, of: Collection, name: str, parse: Callable[[Json], T]) -> T | Unanswered | None:
+        return self._api.get(of.member(name), of.needs("get"), parse)
 
-    def _in(
-        self, namespace: str, plural: str, parse: Callable[[Json], T], query: Mapping[str, str] | None = None
+    def _list(
+        self, of: Collection, parse: Callable[[Json], T], query: Mapping[str, str] | None = None
     ) -> tuple[T, ...] | Unanswered:
-        """A list of the core API in a namespace."""
-        path = f"/api/v1/namespaces/{_quoted(namespace)}/{plural}"
-        return self._api.items(path, f"list {plural} in namespace {namespace}", parse, query)
+        return self._api.items(of.path, of.needs("list"), parse, query)
 
     def _of_group(
-        self, group: str, path: str, needs: str, parse: Callable[[Json], T]
+        self, group: str, kind: str, parse: Callable[[Json], T], namespace: str = ""
     ) -> tuple[T, ...] | Unanswered | None:
-        """A list of an API group that need not be there: None where it is not."""
+        """A list of an API group that may be missing: None where it is."""
         served = self._groups()
         if isinstance(served, Unanswered):
             return served
         if group not in served:
             return None
-        return self._api.items(f"/apis/{group}/{served[group][0]}/{path}", needs, parse)
+        return self._list(Collection(f"{group}/{served[group][0]}", kind, namespace), parse)
 
     def _groups(self) -> dict[str, list[str]] | Unanswered:
         """Every API group and its versions, the preferred one first."""
@@ -178,20 +164,6 @@ class LiveCluster:
             found = self._api.get("/apis", "get /apis", groups)
             self._served = Unanswered("404") if found is None else found
         return self._served
-
-
-def _path(api_version: str, namespace: str, kind: str) -> str:
-    """Where the resources of a kind are, for a kind whose plural is regular."""
-    group, _, version = api_version.partition("/")
-    return f"/apis/{group}/{_quoted(version)}/namespaces/{_quoted(namespace)}/{_plural(kind)}"
-
-
-def _plural(kind: str) -> str:
-    return f"{kind.lower()}s"
-
-
-def _quoted(name: str) -> str:
-    return quote(name, safe="")
 
 
 def _name(item: Json) -> str:

@@ -1,4 +1,4 @@
-"""What a server-side dry run says of a resource."""
+"""A server-side dry run: what the API server would make of a resource. Nothing is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from seatrial.errors import clean
 from seatrial.kube import Json
+from seatrial.kube.collection import Collection
 from seatrial.kube.failures import Unanswered, parsed, refused
+from seatrial.kube.http import ApiServer
 
 _UNKNOWN_FIELD = re.compile(r'(?:unknown|duplicate) field "([^"]+)"')
 _NO_PERMISSION = re.compile(r"\bcannot (?:create|patch|get|list) (?:resource|path)\b")
@@ -15,7 +17,7 @@ _NO_PERMISSION = re.compile(r"\bcannot (?:create|patch|get|list) (?:resource|pat
 
 @dataclass(frozen=True)
 class Accepted:
-    """The API server would take the resource; `exists` where one of that name is there already."""
+    """The API server would take the resource; `exists` where it has one of that name."""
 
     exists: bool = False
 
@@ -29,10 +31,23 @@ class Rejected:
     causes: tuple[tuple[str, str], ...] = ()  # field path (empty where none is named) and what is wrong there
 
 
-def verdict(
+def dry_run(api: ApiServer, document: Json, namespace: str) -> Accepted | Rejected | Unanswered:
+    """Creates a resource as a dry run, or applies it where one of its name exists.
+
+    It creates first, so that a user who may only create gets an answer for a new resource.
+    """
+    of, name = Collection(document["apiVersion"], document["kind"], namespace), document["metadata"].get("name")
+    created = api.dry_run("POST", of.path, {}, document)
+    if isinstance(created, Unanswered) or created[0] != 409 or not name:
+        return _verdict(created, of.needs("create"), exists=False)
+    applied = api.dry_run("PATCH", of.member(name), {"fieldManager": "seatrial", "force": "true"}, document)
+    return _verdict(applied, of.needs("patch"), exists=True)
+
+
+def _verdict(
     given: tuple[int, Json | None] | Unanswered, needs: str, *, exists: bool
 ) -> Accepted | Rejected | Unanswered:
-    """What the answer to a dry run means. `needs` is the permission it takes, `exists` what an acceptance says."""
+    """What the answer to a dry run means. `needs` is the permission for it, `exists` what an acceptance says."""
     if isinstance(given, Unanswered):
         return given
     code, answer = given

@@ -1,4 +1,4 @@
-"""Why there is no answer: a value, never an exception. No permission, no connection, a time-out, a strange shape."""
+"""Why there is no answer, as a value: no permission, no connection, a time-out, an unknown shape."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Unanswered:
 
     reason: str  # `403`, `timed out after 10 s`, `connection refused`
     needs: str = ""  # the permission that would bring one: `list nodes`
-    lost: bool = False  # nor will it answer anything else
+    lost: bool = False  # every further question will fail, too
 
     def __str__(self) -> str:
         return f"{self.reason} (needs {self.needs})" if self.needs else self.reason
 
 
 def parsed(parse: Callable[[Json], T], content: Json | None) -> T | Unanswered:
-    """What `parse` makes of an answer; an answer in a shape that the API does not have is none."""
+    """What `parse` makes of an answer; Unanswered for a shape that the API does not have."""
     try:
         if content is not None:
             return parse(content)
@@ -36,14 +36,14 @@ def parsed(parse: Callable[[Json], T], content: Json | None) -> T | Unanswered:
 
 
 def refused(code: int, needs: str) -> Unanswered:
-    """403 is cured by a permission. Being nobody (401) is not, and holds for every further question."""
+    """A permission cures 403. Nothing here cures 401, an unknown user: every further question fails, too."""
     return Unanswered(str(code), needs if code == 403 else "", lost=code == 401)
 
 
 def reason(error: Exception, timeout_s: float) -> Unanswered | None:
-    """What a broken exchange means; None for an error that is none of the network's.
+    """Why a request failed; None for an error that does not come from the network.
 
-    The errors are the client's, and urllib3's under them. A failed connection is lost for all further questions.
+    The errors are the client's, and urllib3's beneath them.
     """
     import ssl
 
@@ -61,7 +61,7 @@ def reason(error: Exception, timeout_s: float) -> Unanswered | None:
         return Unanswered(f"timed out after {timeout_s:g} s")
     if isinstance(error, u.ProtocolError):
         return Unanswered("the connection broke off")
-    if isinstance(error, u.HTTPError | OSError):  # a wrong address, a certificate file that is not there
+    if isinstance(error, u.HTTPError | OSError):  # a wrong address, a missing certificate file
         return Unanswered(clean(" ".join(str(error).split()), 160), lost=True)
     return None
 

@@ -1,7 +1,8 @@
 """HTTP to an API server, over the connection pool and the credentials of a `kubernetes` client.
 
 Answers are read as JSON: the client's generated models refuse answers of newer API versions, and a CRD of KubeRay
-takes them seconds. Nothing is written: whatever is not a GET is a dry run. A method gives an answer or `Unanswered`.
+takes them seconds. A method gives an answer or `Unanswered`. Nothing is written: what is not a GET is a dry run. A
+verb that writes is a method beside `dry_run`, and an exception in `_open`.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from seatrial.kube.failures import Unanswered, parsed, reason, refused
 
 T = TypeVar("T")
 _MOST_BYTES = 256 << 20  # of one answer
-_MOST_TIMES = 6  # the time-out, for all of an answer; the time-out itself is for silence
+_MOST_TIMES = 6  # time-outs that a whole answer may take; one time-out is the longest silence
 _PAGE = 500  # items of a list at a time
 
 
 class ApiServer:
-    """Requests to one API server, each within a time-out in seconds. The second time-out counts as no connection."""
+    """Requests to one API server, with a time-out in seconds. The second time-out counts as a lost connection."""
 
     def __init__(self, client: Any, timeout_s: float):
         self._client, self._timeout_s = client, timeout_s
         self._slow = 0  # requests that timed out
 
     def get(self, path: str, needs: str, parse: Callable[[Json], T]) -> T | Unanswered | None:
-        """One object; None where the API server says that it is not there. `needs` is the permission it takes."""
-        given = self.request("GET", path, {})
+        """One object; None where the API server says that it does not exist. `needs` is the permission for it."""
+        given = self._json("GET", path, {})
         if isinstance(given, Unanswered):
             return given
         code, content = given
@@ -41,7 +42,7 @@ class ApiServer:
     def items(
         self, path: str, needs: str, parse: Callable[[Json], T], query: Mapping[str, str] | None = None
     ) -> tuple[T, ...] | Unanswered:
-        """All items of a list. Where a page of it expires meanwhile (410), all of it in one piece."""
+        """All items of a list. If a page expires meanwhile (410), the list is read again in one piece."""
         fixed = dict(query or {})
         found = self._pages(path, needs, {**fixed, "limit": str(_PAGE)})
         if isinstance(found, Unanswered) and found.reason == "410":
@@ -53,7 +54,7 @@ class ApiServer:
     def _pages(self, path: str, needs: str, query: dict[str, str]) -> list[Json] | Unanswered:
         found: list[Json] = []
         while True:
-            given = self.request("GET", path, query)
+            given = self._json("GET", path, query)
             if isinstance(given, Unanswered):
                 return given
             if given[0] != 200:
@@ -67,7 +68,7 @@ class ApiServer:
             query = {**query, "continue": page[1]}
 
     def text(self, path: str, needs: str, query: Mapping[str, str]) -> str | Unanswered | None:
-        """A plain text, as of a log; None where the API server says that it is not there."""
+        """A plain text such as a log; None where the API server says that it does not exist."""
         given = self._answered(lambda: self._raw("GET", path, query, None))
         if isinstance(given, Unanswered):
             return given
@@ -76,13 +77,20 @@ class ApiServer:
             return None
         return raw.decode("utf-8", "replace") if code == 200 else refused(code, needs)
 
-    def request(
+    def dry_run(
+        self, method: str, path: str, query: Mapping[str, str], body: Json
+    ) -> tuple[int, Json | None] | Unanswered:
+        """Status code and JSON of a POST or PATCH that changes nothing; None where the answer is no JSON object."""
+        return self._json(method, path, {**query, "dryRun": "All", "fieldValidation": "Strict"}, body)
+
+    def _json(
         self, method: str, path: str, query: Mapping[str, str], body: Json | None = None
     ) -> tuple[int, Json | None] | Unanswered:
-        """Status code and JSON, None where the answer is no JSON object."""
-        if method != "GET":
-            query = {**query, "dryRun": "All", "fieldValidation": "Strict"}
-        return self._answered(lambda: self._exchange(method, path, query, body))
+        def exchange() -> tuple[int, Json | None]:
+            code, raw = self._raw(method, path, query, body)
+            return code, _object(raw)
+
+        return self._answered(exchange)
 
     def _answered(self, exchange: Callable[[], T]) -> T | Unanswered:
         try:
@@ -94,10 +102,6 @@ class ApiServer:
             self._slow += lost.reason.startswith("timed out")
             return Unanswered(lost.reason, lost=lost.lost or self._slow > 1)
 
-    def _exchange(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, Json | None]:
-        code, raw = self._raw(method, path, query, body)
-        return code, _object(raw)
-
     def _raw(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> tuple[int, bytes]:
         response = self._open(method, path, query, body)
         try:
@@ -107,7 +111,7 @@ class ApiServer:
         return int(response.status), raw
 
     def _open(self, method: str, path: str, query: Mapping[str, str], body: Json | None) -> Any:
-        """A response whose body is still to be read, and which is to be closed. Every request goes through here."""
+        """A response whose body is still to be read, and that the caller closes. Every request goes through here."""
         from urllib3 import Timeout
 
         if method != "GET" and query.get("dryRun") != "All":
@@ -134,8 +138,11 @@ class ApiServer:
 
 
 def _read(response: Any, deadline: float) -> bytes:
-    """The whole body. Raises TimeoutError where it only drips in."""
-    raw, read = bytearray(), getattr(response, "read1", response.read)  # urllib3 1 has no read1: there it may drip
+    """The whole body. Raises TimeoutError for one that comes too slowly or is too large."""
+    raw, read = (
+        bytearray(),
+        getattr(response, "read1", response.read),
+    )  # urllib3 1 has no read1, and waits for whole chunks
     while chunk := read(1 << 16):
         raw += chunk
         if time.monotonic() > deadline or len(raw) > _MOST_BYTES:

@@ -47,7 +47,7 @@ class Pod:
 
 
 @dataclass(frozen=True)
-class Event:
+class KubernetesEvent:
     """Something that happened to an object, `last` time (RFC 3339) of `count`."""
 
     about: str  # kind/name
@@ -58,7 +58,7 @@ class Event:
     last: str
 
     @classmethod
-    def of(cls, item: Json) -> Event:
+    def of(cls, item: Json) -> KubernetesEvent:
         """An Event of v1; the newer API keeps count and times in `series` and `eventTime`."""
         about, series = item["involvedObject"], item.get("series") or {}
         last = item.get("lastTimestamp") or series.get("lastObservedTime") or item.get("eventTime") or ""

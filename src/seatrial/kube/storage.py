@@ -23,7 +23,7 @@ class StorageClass:
 
 
 @dataclass(frozen=True)
-class Claim:
+class PersistentVolumeClaim:
     """A PersistentVolumeClaim; `document` is the whole of it."""
 
     name: str
@@ -33,7 +33,7 @@ class Claim:
     document: Json
 
     @classmethod
-    def of(cls, item: Json) -> Claim:
+    def of(cls, item: Json) -> PersistentVolumeClaim:
         spec, status = item["spec"], item.get("status") or {}
         name, phase = item["metadata"]["name"], status.get("phase") or "Pending"
         document = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **item}  # the items of a list lack both
@@ -41,7 +41,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Volume:
+class PersistentVolume:
     """A PersistentVolume; `terms` are the nodeSelectorTerms of its node affinity."""
 
     name: str
@@ -49,7 +49,7 @@ class Volume:
     terms: tuple[Json, ...]
 
     @classmethod
-    def of(cls, item: Json) -> Volume:
+    def of(cls, item: Json) -> PersistentVolume:
         required = (item["spec"].get("nodeAffinity") or {}).get("required") or {}
         terms = tuple(required.get("nodeSelectorTerms") or ())
         return cls(item["metadata"]["name"], item["spec"].get("storageClassName") or "", terms)

@@ -24,7 +24,7 @@ from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.driver.tell import DIRECTORY
 from seatrial.errors import InputError, RunError
 from seatrial.launch import jobs_submitted
-from seatrial.launch.jobs_dashboard import Dashboard, Job, NoAnswer, NoJob, Versions, certificates
+from seatrial.launch.jobs_dashboard import Dashboard, NoAnswer, NoJob, SubmittedJob, Versions, certificates
 from seatrial.launch.jobs_package import TRIAL, JobPackage, local_paths, pack, refuse_secrets
 from seatrial.launch.jobs_submitted import PREFIX, Submission
 from seatrial.trial import Trial
@@ -147,7 +147,7 @@ def client(dashboard: Dashboard) -> Any:
         os.environ.update(others)
 
 
-def attach(name: str, address: str) -> tuple[Dashboard, Job]:
+def attach(name: str, address: str) -> tuple[Dashboard, SubmittedJob]:
     """The dashboard and the job of a run that was submitted from here, or with `address` from anywhere.
 
     Raises InputError, EvidenceError.
@@ -186,7 +186,7 @@ class LogTail:
         return [line for line in fresh.splitlines() if not deliver.is_part(line)]
 
 
-def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = None) -> Job:
+def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = None) -> SubmittedJob:
     """Shows the job's lines until it ends; with `tail`, those that it has not shown.
 
     Raises RunError when the dashboard does not answer for LOST_S: the run goes on without this process.
@@ -214,7 +214,7 @@ def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = Non
         time.sleep(min(max(POLL_S, (time.monotonic() - began) * SHARE), RAREST_S))
 
 
-def stop(dashboard: Dashboard, job: Job, say: Say) -> str:
+def stop(dashboard: Dashboard, job: SubmittedJob, say: Say) -> str:
     """Stops a run and waits until it is sealed; returns the sealed record's path on the cluster.
 
     Empty if the run had not begun. Raises RunError if it ends without a seal.

@@ -18,7 +18,7 @@ from seatrial.driver.deliver import Delivery
 from seatrial.driver.tell import DIRECTORY, RECORD
 from seatrial.errors import EvidenceError, InputError, RunError
 from seatrial.launch.jobs import GUARD_S, POLL_S, said
-from seatrial.launch.jobs_dashboard import Dashboard, Job, NoAnswer
+from seatrial.launch.jobs_dashboard import Dashboard, NoAnswer, SubmittedJob
 from seatrial.record import read_record, verify
 from seatrial.record.verify import COLLECTED
 
@@ -33,7 +33,7 @@ class Collected:
     left_out: list[str]
 
 
-def collect(dashboard: Dashboard, job: Job, to: Path | None, default: Path) -> Collected:
+def collect(dashboard: Dashboard, job: SubmittedJob, to: Path | None, default: Path) -> Collected:
     """The record of a run that has ended.
 
     It is copied into `to`. Without `to` it stays where it lies if the cluster's storage is mounted here, else it is
@@ -51,7 +51,7 @@ def collect(dashboard: Dashboard, job: Job, to: Path | None, default: Path) -> C
     return _write(delivery, to or default, dashboard.address, job)
 
 
-def _whole_log(dashboard: Dashboard, job: Job) -> str:
+def _whole_log(dashboard: Dashboard, job: SubmittedJob) -> str:
     """The log once it says where the record is. A job that was killed is sealed by its guard, somewhat later."""
     deadline = time.monotonic() + GUARD_S
     while True:
@@ -74,7 +74,7 @@ def _mounted(log: str) -> Path | None:
     return None
 
 
-def _delivered(log: str, job: Job) -> Delivery:
+def _delivered(log: str, job: SubmittedJob) -> Delivery:
     directory = said(log, DIRECTORY)
     try:
         found = deliver.find(log)
@@ -97,7 +97,7 @@ def _by_hand(directory: str) -> str:
     )
 
 
-def _write(delivery: Delivery, to: Path, address: str, job: Job) -> Collected:
+def _write(delivery: Delivery, to: Path, address: str, job: SubmittedJob) -> Collected:
     """Copies the record, whole or not at all. A copy that is there already is taken if it is the same record."""
     head, target = delivery.head, to / delivery.head.run
     if target.exists():

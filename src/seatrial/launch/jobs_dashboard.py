@@ -45,7 +45,7 @@ class Versions:
 
 
 @dataclass(frozen=True)
-class Job:
+class SubmittedJob:
     """One job at one moment. `status` as Ray writes it: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED."""
 
     id: str
@@ -141,11 +141,11 @@ class Dashboard:
             return Versions(ray, str(data.get("pythonVersion") or "") if isinstance(data, dict) else "")
         return Versions(ray, "")
 
-    def job(self, name: str) -> Job:
+    def job(self, name: str) -> SubmittedJob:
         """A job by its submission id. Raises NoJob."""
         return _job(self._map("GET", _path(name), CONNECT_S, "submission_id", "status"))
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[SubmittedJob]:
         """Every submitted job that the cluster knows."""
         listed = self._json("GET", "/api/jobs/", READ_S)
         if not isinstance(listed, list):
@@ -242,9 +242,11 @@ def _path(name: str) -> str:
     return f"/api/jobs/{urllib.parse.quote(name, safe='')}"
 
 
-def _job(answer: dict[str, Any]) -> Job:
+def _job(answer: dict[str, Any]) -> SubmittedJob:
     metadata = answer.get("metadata") or {}
-    return Job(str(answer["submission_id"]), str(answer.get("status")), str(answer.get("message") or ""), metadata)
+    return SubmittedJob(
+        str(answer["submission_id"]), str(answer.get("status")), str(answer.get("message") or ""), metadata
+    )
 
 
 def _read(answer: Any, status: int) -> tuple[int, str, bytes]:

@@ -58,8 +58,8 @@ def check(trial: Trial) -> Path:
             f"saw {trial.cluster.provider}",
             field="cluster.provider",
             expected="local, for a run on this machine",
-            fix="remove `cluster`; or run it on an existing Ray cluster with --on http://HOST:8265; or write Kubernetes"
-            " manifests with `seatrial render`",
+            fix="remove `cluster`; or run it on an existing Ray cluster: `seatrial run TRIAL --on http://HOST:8265`; or"
+            " write Kubernetes manifests: `seatrial render TRIAL`",
         )
     if "://" in trial.storage.path:
         raise InputError(

@@ -25,7 +25,7 @@ SUFFIX = 8
 
 
 @dataclass(frozen=True)
-class Context:
+class RenderContext:
     """One trial, named and packed for a cluster."""
 
     trial: Trial
@@ -67,12 +67,12 @@ class Context:
         return {**self.trial.cluster.labels, **own}
 
 
-def context_of(trial: Trial, name_suffix: bool, generated: bool) -> Context:
+def context_of(trial: Trial, name_suffix: bool, generated: bool) -> RenderContext:
     """Names and packs the trial. Raises InputError, one line for each part of the trial that cannot be rendered."""
     refuse(trial, generated)
     text = canonical(mounted(trial))
     digest = sha256(text)
-    return Context(trial, _name(trial.slug, digest if name_suffix else ""), digest, text.decode(), package())
+    return RenderContext(trial, _name(trial.slug, digest if name_suffix else ""), digest, text.decode(), package())
 
 
 def mounted(trial: Trial) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from seatrial.errors import InputError
 from seatrial.render import emit, objects, readme
-from seatrial.render.context import Context, context_of, ray_version
+from seatrial.render.context import RenderContext, context_of, ray_version
 from seatrial.render.template import Extended, extend, read_template
 from seatrial.trial import Trial
 
@@ -58,11 +58,11 @@ def render(
     path = template.from_ if template else "the template"
     added = extend(context, read_template(path) if base is None else base, path, as_patch=kustomize)
     if cluster_only and added.kind != "RayCluster":
-        raise InputError(f"{path} holds a {added.kind}", field="--cluster", expected="a template with a RayCluster")
+        raise InputError(f"{path} holds a {added.kind}", field="cluster_only", expected="a template with a RayCluster")
     return _component(context, added) if kustomize else _extended(context, added, PurePath(path).name)
 
 
-def _generated(context: Context, cluster_only: bool) -> Rendered:
+def _generated(context: RenderContext, cluster_only: bool) -> Rendered:
     ray = ray_version(context.trial)
     main = objects.ray_cluster(context, ray) if cluster_only else objects.ray_job(context, ray)
     documents: dict[str, list[dict[str, Any]]] = {ACCESS: objects.access(context)}
@@ -73,7 +73,7 @@ def _generated(context: Context, cluster_only: bool) -> Rendered:
     return _rendered(context, main["kind"], context.name, context.trial.cluster.namespace, documents)
 
 
-def _extended(context: Context, added: Extended, path: str) -> Rendered:
+def _extended(context: RenderContext, added: Extended, path: str) -> Rendered:
     header = f"{path} with seatrial's additions, which README.md lists. The comments of {path} are not kept."
     documents = {
         CONFIG: objects.configs(context, {"namespace": added.namespace} if added.namespace else {}),
@@ -83,7 +83,7 @@ def _extended(context: Context, added: Extended, path: str) -> Rendered:
     return _rendered(context, added.kind, added.name, namespace, documents, header, added.operations)
 
 
-def _component(context: Context, added: Extended) -> Rendered:
+def _component(context: RenderContext, added: Extended) -> Rendered:
     patch = f"patch-{added.kind.lower()}.yaml"
     target = {"group": "ray.io", "version": added.version, "kind": added.kind}
     if added.name and "$" not in added.name:
@@ -108,7 +108,7 @@ def _component(context: Context, added: Extended) -> Rendered:
 
 
 def _rendered(
-    context: Context,
+    context: RenderContext,
     kind: str,
     name: str,
     namespace: str | None,

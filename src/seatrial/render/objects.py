@@ -7,7 +7,7 @@ from typing import Any
 
 from seatrial.errors import InputError
 from seatrial.render import pods
-from seatrial.render.context import ENTRYPOINT, Context
+from seatrial.render.context import ENTRYPOINT, RenderContext
 from seatrial.render.emit import Key
 from seatrial.render.sizes import groups
 from seatrial.trial import Trial
@@ -18,7 +18,7 @@ LONGEST_S = 24 * 60 * 60
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
 
-def access(context: Context) -> list[dict[str, Any]]:
+def access(context: RenderContext) -> list[dict[str, Any]]:
     """The right to read pods, for the service account of the head. Creates the account unless the trial names one."""
     cluster, name = context.trial.cluster, context.name
     account = cluster.serviceAccount or name
@@ -40,7 +40,7 @@ def access(context: Context) -> list[dict[str, Any]]:
     return [*([] if cluster.serviceAccount else own), role, binding]
 
 
-def claim(context: Context) -> dict[str, Any] | None:
+def claim(context: RenderContext) -> dict[str, Any] | None:
     """The PersistentVolumeClaim, if seatrial is to create one."""
     volume = context.trial.storage.volume
     if volume is None or volume.create is None:
@@ -58,7 +58,7 @@ def claim(context: Context) -> dict[str, Any] | None:
     }
 
 
-def configs(context: Context, space: dict[str, str] | None = None) -> list[dict[str, Any]]:
+def configs(context: RenderContext, space: dict[str, str] | None = None) -> list[dict[str, Any]]:
     """The ConfigMaps with the trial and each part of seatrial. `space` replaces the namespace; `{}` removes it."""
     found: list[dict[str, Any]] = []
     for name, part in zip(context.configs, context.package, strict=True):
@@ -71,7 +71,7 @@ def configs(context: Context, space: dict[str, str] | None = None) -> list[dict[
     return found
 
 
-def ray_cluster(context: Context, ray: str) -> dict[str, Any]:
+def ray_cluster(context: RenderContext, ray: str) -> dict[str, Any]:
     """A RayCluster without a job: the user starts the entrypoint by hand."""
     return {
         "apiVersion": "ray.io/v1",
@@ -81,7 +81,7 @@ def ray_cluster(context: Context, ray: str) -> dict[str, Any]:
     }
 
 
-def ray_job(context: Context, ray: str) -> dict[str, Any]:
+def ray_job(context: RenderContext, ray: str) -> dict[str, Any]:
     """The RayJob: KubeRay makes the cluster, runs the entrypoint on its head, and removes the cluster."""
     spec = {
         Key("entrypoint", "One command only: anything behind ; or && would run in the submitter's pod."): ENTRYPOINT,
@@ -109,12 +109,12 @@ def deadline(trial: Trial) -> int:
     return int(min(PREPARATION_S + 2 * limits.start + steps * limits.step, LONGEST_S))
 
 
-def _metadata(context: Context) -> dict[str, Any]:
+def _metadata(context: RenderContext) -> dict[str, Any]:
     queue = context.trial.cluster.queue
     return context.metadata(labels={QUEUE_LABEL: queue} if queue else {})
 
 
-def _spec(context: Context, ray: str) -> dict[str, Any]:
+def _spec(context: RenderContext, ray: str) -> dict[str, Any]:
     image = _image(context.trial)
     return {
         Key("rayVersion", "The image's Ray. KubeRay chooses its health probes by it."): ray,

@@ -6,7 +6,7 @@ from typing import Any
 
 from seatrial.driver.stop import STOP_S
 from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
-from seatrial.render.context import MOUNT, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, VOLUME, Context
+from seatrial.render.context import MOUNT, STOP_DRIVER, TRIAL_DIGEST, TRIAL_LABEL, VOLUME, RenderContext
 from seatrial.render.emit import Key, noted
 from seatrial.render.patch import merged
 from seatrial.render.sizes import GroupSizes, PodSize, head_size
@@ -22,7 +22,7 @@ TMP_RAY = "10Gi"
 _PORTS = (("gcs-server", 6379), ("dashboard", 8265), ("client", 10001))
 
 
-def head(context: Context, image: str) -> dict[str, Any]:
+def head(context: RenderContext, image: str) -> dict[str, Any]:
     """`headGroupSpec`."""
     asked = context.trial.cluster.head or Head()
     size, account = head_size(asked), context.trial.cluster.serviceAccount or context.name
@@ -57,7 +57,7 @@ def head(context: Context, image: str) -> dict[str, Any]:
     }
 
 
-def worker(context: Context, image: str, group: GroupSizes) -> dict[str, Any]:
+def worker(context: RenderContext, image: str, group: GroupSizes) -> dict[str, Any]:
     """One of `workerGroupSpecs`."""
     size = group.pod
     container = _container(context, "ray-worker", image, size) | {"env": _worker_env(context, group)}
@@ -80,7 +80,7 @@ def worker(context: Context, image: str, group: GroupSizes) -> dict[str, Any]:
     }
 
 
-def submitter(context: Context, image: str) -> dict[str, Any]:
+def submitter(context: RenderContext, image: str) -> dict[str, Any]:
     """The pod that submits the entrypoint to Ray. Without this template it could run on any node."""
     asked = context.trial.cluster.head or Head()
     size = {"cpu": "1", "memory": "1Gi"}
@@ -101,7 +101,7 @@ def submitter(context: Context, image: str) -> dict[str, Any]:
     return _template(context, "submitter", spec)
 
 
-def _template(context: Context, role: str, spec: dict[str, Any]) -> dict[str, Any]:
+def _template(context: RenderContext, role: str, spec: dict[str, Any]) -> dict[str, Any]:
     cluster = context.trial.cluster
     return {
         "metadata": {
@@ -117,7 +117,7 @@ def _template(context: Context, role: str, spec: dict[str, Any]) -> dict[str, An
     }
 
 
-def _container(context: Context, name: str, image: str, size: PodSize) -> dict[str, Any]:
+def _container(context: RenderContext, name: str, image: str, size: PodSize) -> dict[str, Any]:
     amount = {"cpu": str(size.cpu), "memory": size.memory}
     if size.gpus:
         amount[GPU] = str(size.gpus)
@@ -144,11 +144,11 @@ def _container(context: Context, name: str, image: str, size: PodSize) -> dict[s
     }
 
 
-def _common(context: Context) -> dict[str, Any]:
+def _common(context: RenderContext) -> dict[str, Any]:
     return {"terminationGracePeriodSeconds": GRACE_S, **_references(context)}
 
 
-def _volumes(context: Context, size: PodSize) -> list[dict[str, Any]]:
+def _volumes(context: RenderContext, size: PodSize) -> list[dict[str, Any]]:
     volumes = [
         context.volume,
         noted(
@@ -162,7 +162,7 @@ def _volumes(context: Context, size: PodSize) -> list[dict[str, Any]]:
     return volumes
 
 
-def _references(context: Context) -> dict[str, Any]:
+def _references(context: RenderContext) -> dict[str, Any]:
     cluster = context.trial.cluster
     found: dict[str, Any] = {}
     if cluster.priorityClass:
@@ -172,7 +172,7 @@ def _references(context: Context) -> dict[str, Any]:
     return found
 
 
-def _own_env(context: Context) -> list[dict[str, Any]]:
+def _own_env(context: RenderContext) -> list[dict[str, Any]]:
     path, where = (
         {"name": "PYTHONPATH", "value": context.python_path},
         "ConfigMaps" if context.configs[1:] else "ConfigMap",
@@ -180,7 +180,7 @@ def _own_env(context: Context) -> list[dict[str, Any]]:
     return [noted(f"seatrial comes with the {where}: nothing is installed.", path)]
 
 
-def _worker_env(context: Context, group: GroupSizes) -> list[dict[str, Any]]:
+def _worker_env(context: RenderContext, group: GroupSizes) -> list[dict[str, Any]]:
     volume = context.trial.storage.volume
     env = _own_env(context)
     if group.pod.gpus:
@@ -210,7 +210,7 @@ def _tolerations(given: tuple[Toleration, ...]) -> list[dict[str, Any]]:
     return [toleration.model_dump(mode="json", exclude_none=True) for toleration in given]
 
 
-def _head_placement(context: Context, asked: Head) -> dict[str, Any]:
+def _head_placement(context: RenderContext, asked: Head) -> dict[str, Any]:
     """Placement of head and submitter: the trial's node selector, else any node of another type than the workers'."""
     found: dict[str, Any] = {}
     types = sorted({group.instanceType for group in context.trial.cluster.workerGroups if group.instanceType})
@@ -227,7 +227,7 @@ def _head_placement(context: Context, asked: Head) -> dict[str, Any]:
     return found
 
 
-def _worker_placement(context: Context, group: GroupSizes) -> dict[str, Any]:
+def _worker_placement(context: RenderContext, group: GroupSizes) -> dict[str, Any]:
     asked, eks = group.asked, context.trial.cluster.provider == "eks"
     types = {INSTANCE_TYPE: asked.instanceType} if eks and asked.instanceType else {}
     own = {"matchLabels": {TRIAL_LABEL: context.name, ROLE_LABEL: "worker"}}
@@ -256,5 +256,5 @@ def _worker_placement(context: Context, group: GroupSizes) -> dict[str, Any]:
     return found
 
 
-def _workers(context: Context) -> int:
+def _workers(context: RenderContext) -> int:
     return sum(group.replicas for group in context.trial.cluster.workerGroups)

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, FunctionLoader, StrictUndefined
 
 from seatrial.hardware import image
-from seatrial.render.context import ENTRYPOINT, Context
+from seatrial.render.context import ENTRYPOINT, RenderContext
 from seatrial.render.objects import TTL_S
 from seatrial.render.patch import pointer
 from seatrial.render.template import REPLACED
@@ -18,7 +18,7 @@ Operations = list[dict[str, Any]]
 
 
 def manifests(
-    context: Context,
+    context: RenderContext,
     kind: str,
     name: str,
     namespace: str | None,
@@ -44,13 +44,13 @@ def manifests(
 
 
 def component(
-    context: Context, kind: str, name: str, kinds: list[str], namespace: str | None, changes: Operations
+    context: RenderContext, kind: str, name: str, kinds: list[str], namespace: str | None, changes: Operations
 ) -> str:
     """The README of a kustomize component. `namespace` is the one that the base names."""
     return _filled("component.md", **_shared(context, kind, name, kinds, changes), namespace=namespace, folder=name)
 
 
-def _shared(context: Context, kind: str, name: str, kinds: list[str], changes: Operations) -> dict[str, Any]:
+def _shared(context: RenderContext, kind: str, name: str, kinds: list[str], changes: Operations) -> dict[str, Any]:
     verbs = {"add": "added", "replace": "replaced"}
     return {
         "trial": context.trial.metadata.name,

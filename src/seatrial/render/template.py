@@ -14,7 +14,7 @@ from seatrial.errors import InputError, Place
 from seatrial.events import Redactor
 from seatrial.probe.nccl.collect import OFI_NETWORK, PINNED
 from seatrial.render import emit
-from seatrial.render.context import ENTRYPOINT, MOUNT, STOP_DRIVER, TRIAL_DIGEST, Context
+from seatrial.render.context import ENTRYPOINT, MOUNT, STOP_DRIVER, TRIAL_DIGEST, RenderContext
 from seatrial.render.patch import Edit, KeyPath
 from seatrial.render.pods import EFA
 from seatrial.trial.cluster import below
@@ -70,7 +70,7 @@ def read_template(path: str) -> str:
         raise InputError("is not UTF-8", place=Place(path), expected="UTF-8 text") from None
 
 
-def extend(context: Context, text: str, path: str, *, as_patch: bool) -> Extended:
+def extend(context: RenderContext, text: str, path: str, *, as_patch: bool) -> Extended:
     """Extends the Ray resource in `text`. Raises InputError if the manifest contradicts the trial."""
     documents = emit.read(text, path)
     position = _ray_resource(documents, path)
@@ -104,7 +104,7 @@ def _ray_resource(documents: list[Any], path: str) -> int:
 class _Editor:
     """Puts what a trial needs into one Ray resource."""
 
-    def __init__(self, context: Context, edit: Edit, path: str, as_patch: bool):
+    def __init__(self, context: RenderContext, edit: Edit, path: str, as_patch: bool):
         self._context, self._edit, self._path, self._as_patch = context, edit, path, as_patch
         self.kind = str(edit.get(("kind",)))
         self._cluster = _CLUSTER_AT[self.kind]

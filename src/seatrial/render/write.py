@@ -36,7 +36,7 @@ def write(rendered: Rendered, folder: Path) -> Written:
             "was changed, or was not written by seatrial render",
             place=Place(str(folder / taken[0])),
             expected="an unchanged file of an earlier render, or none",
-            fix="move it away, or name another folder with -o",
+            fix="move it away, or choose another folder: `seatrial render TRIAL -o FOLDER`",
         )
     new = [name for name in rendered.files if name not in same]
     stale = sorted(mine - set(rendered.files))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from seatrial.check.reading import Document, documents
+from seatrial.check.reading import YamlDocument, documents
 from seatrial.check.rule import Asked
 from seatrial.check.values import Value
 from tests.support.manifests import GONE, HEAD_CONTAINER, HEAD_POD, WORKER_CONTAINER, WORKER_POD, changed
@@ -31,7 +31,7 @@ def volumes(kind: str, source: object) -> dict[str, object]:
 def claim(*modes: str, storage_class: str = "gp3") -> dict[str, Any]:
     text = json.dumps({"spec": {"accessModes": modes, "storageClassName": storage_class}})
     document = next(documents(text.encode(), "claim.yaml"))
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     return {"claims": {("ml", "fsx-claim"): Value.of(document.root, "claim.yaml")}}
 
 

@@ -15,7 +15,7 @@ from seatrial.kube.failures import Unanswered
 from seatrial.kube.kuberay import Operator
 from seatrial.kube.limits import Queue, Quota
 from seatrial.kube.nodes import DaemonSet, Node
-from seatrial.kube.storage import Claim, StorageClass, Volume
+from seatrial.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from tests.support.manifests import _parts, _set
 
 T = TypeVar("T")
@@ -159,14 +159,14 @@ class Recorded:
     def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered:
         return self._list(STORAGE_CLASSES, StorageClass.of)
 
-    def volumes(self) -> tuple[Volume, ...] | Unanswered:
-        return self._list(VOLUMES, Volume.of)
+    def volumes(self) -> tuple[PersistentVolume, ...] | Unanswered:
+        return self._list(VOLUMES, PersistentVolume.of)
 
     def namespace_phase(self, namespace: str) -> str | Unanswered | None:
         return self._get(f"/api/v1/namespaces/{namespace}", lambda item: str(item["status"]["phase"]))
 
-    def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered:
-        return self._list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", Claim.of)
+    def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...] | Unanswered:
+        return self._list(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", PersistentVolumeClaim.of)
 
     def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered:
         return self._list(f"/api/v1/namespaces/{namespace}/serviceaccounts", lambda item: str(item["metadata"]["name"]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from seatrial.check.manifest import Manifest
-from seatrial.check.reading import Node, documents
+from seatrial.check.reading import YamlNode, documents
 from seatrial.check.rule import JOB_GO, SOURCE, Facts, Hit, rule
 from seatrial.check.shell import reads_shell, shell_expansions, templated
 from seatrial.check.values import CannotTell, Value
@@ -57,7 +57,7 @@ _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]+:[^/\s:@]+@")
 
 
 @lru_cache(maxsize=64)
-def _parsed(text: str) -> Node | InputError | None:
+def _parsed(text: str) -> YamlNode | InputError | None:
     """The root of a runtime environment's YAML, or what is wrong with it."""
     found = [item if isinstance(item, InputError) else item.root for item in documents(text.encode(), "runtimeEnvYAML")]
     return next((item for item in found if item is not None), None)
@@ -68,7 +68,7 @@ def runtime_env(manifest: Manifest) -> Value:
     given = manifest.spec["runtimeEnvYAML"]
     # A map in place of the text is an error of its own, but what stands in it can be looked at all the same.
     root = given.node if given.node and isinstance(given.node.value, dict) else _parsed(given.raw)
-    return Value(root if isinstance(root, Node) else None, (), given.file, given.line, given.column)
+    return Value(root if isinstance(root, YamlNode) else None, (), given.file, given.line, given.column)
 
 
 def written(manifest: Manifest) -> Value:

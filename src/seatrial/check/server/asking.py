@@ -7,7 +7,7 @@ from seatrial.check.manifest import Manifest
 from seatrial.check.rule import RULES, Rule, subjects
 from seatrial.check.rules import load
 from seatrial.check.runner import CheckResult, RuleFinding, finding_of, note_untold
-from seatrial.check.server.interview import Cluster, Interview, NotAnswered
+from seatrial.check.server.interview import ClusterApi, Interview, NotAnswered
 from seatrial.check.server.rule import CHECKS
 from seatrial.check.suppression import Suppressions
 from seatrial.check.values import CannotTell
@@ -30,7 +30,7 @@ _STRUCTURE = (
 _REPEATS = ("server-rejects", "crd-older-than-manifest")
 
 
-def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings | None = None) -> Checked:
+def ask(checked: Checked, cluster: ClusterApi | None = None, *, settings: Settings | None = None) -> Checked:
     """`checked`, with what the cluster answers: the one given, else the one that `connect` finds.
 
     `checked` is of a run with `Settings.server`. `settings` say which rules run, else all do. Raises InputError where
@@ -40,7 +40,7 @@ def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings 
         return checked
     if checked.input is None:
         raise ValueError("what was read is not kept: Settings(server=True)")
-    asked = Interview(cluster or connect(option="--server"), checked.input)
+    asked = Interview(cluster or connect(), checked.input)
     rules, outcome, settled = _rules(settings), CheckResult(), set(CHECKS)
     for manifest in checked.input.manifests:
         settled -= _ask_about(manifest, asked, rules, outcome)
@@ -48,7 +48,7 @@ def ask(checked: Checked, cluster: Cluster | None = None, *, settings: Settings 
         _compare_release(asked, settings)
     if asked.lost:
         seen = f"{clean(asked.cluster.title, 160)} does not answer: {asked.lost}"
-        outcome.problems.append(InputError(seen, field="--server", expected="a cluster that can be asked"))
+        outcome.problems.append(InputError(seen, field="server", expected="a cluster that can be asked"))
     ran = {rule.id for rule in rules}
     merged = _merged(checked.outcome, outcome, {old for old, new in _REPLACED.items() if new in settled & ran})
     return Checked(merged, checked.paths, (*checked.notes, *asked.notes), checked.input)
@@ -77,7 +77,7 @@ def _ask_about(manifest: Manifest, asked: Interview, rules: list[Rule], outcome:
 
 
 def _compare_release(asked: Interview, settings: Settings) -> None:
-    """A note where the other rules took another release of KubeRay for granted."""
+    """A note where the other rules assumed another release of KubeRay."""
     try:
         running = asked.operator().version
     except NotAnswered:
@@ -85,7 +85,7 @@ def _compare_release(asked: Interview, settings: Settings) -> None:
     here, there = version(settings.kuberay), version(running)
     if here and there and here[:2] != there[:2]:
         release = ".".join(map(str, there[:2]))
-        others = f"the other rules took {settings.kuberay} for granted: --kuberay {release}"
+        others = f"the other rules assumed {settings.kuberay}: `seatrial check --kuberay {release}` assumes the same"
         asked.note(f"the cluster runs KubeRay {running}, {others}")
 
 

@@ -16,12 +16,12 @@ from seatrial.kube.failures import Unanswered
 from seatrial.kube.kuberay import Operator
 from seatrial.kube.limits import Queue, Quota
 from seatrial.kube.nodes import DaemonSet, Node
-from seatrial.kube.storage import Claim, StorageClass, Volume
+from seatrial.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 T = TypeVar("T")
 
 
-class Cluster(Protocol):
+class ClusterApi(Protocol):
     """What `seatrial check --server` asks of a cluster; `seatrial.kube.cluster` answers it. Nothing writes."""
 
     @property
@@ -49,12 +49,12 @@ class Cluster(Protocol):
 
     def storage_classes(self) -> tuple[StorageClass, ...] | Unanswered: ...
 
-    def volumes(self) -> tuple[Volume, ...] | Unanswered: ...
+    def volumes(self) -> tuple[PersistentVolume, ...] | Unanswered: ...
 
     def namespace_phase(self, namespace: str) -> str | Unanswered | None:
         """`Active` or `Terminating`; None where there is no such namespace."""
 
-    def claims(self, namespace: str) -> tuple[Claim, ...] | Unanswered: ...
+    def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...] | Unanswered: ...
 
     def service_accounts(self, namespace: str) -> tuple[str, ...] | Unanswered: ...
 
@@ -72,7 +72,7 @@ class NotAnswered(Exception):
 class Interview:
     """The questions with their answers. A method raises NotAnswered where there is none."""
 
-    cluster: Cluster
+    cluster: ClusterApi
     given: Given
     notes: list[str] = field(default_factory=list)
     lost: Unanswered | None = None
@@ -155,10 +155,10 @@ class Interview:
     def storage_classes(self) -> tuple[StorageClass, ...]:
         return self._ask("storage classes were not asked for", self.cluster.storage_classes)
 
-    def volumes(self) -> tuple[Volume, ...]:
+    def volumes(self) -> tuple[PersistentVolume, ...]:
         return self._ask("persistent volumes were not asked for", self.cluster.volumes)
 
-    def claims(self, namespace: str) -> tuple[Claim, ...]:
+    def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...]:
         return self._listed(namespace, "claims", self.cluster.claims)
 
     def service_accounts(self, namespace: str) -> tuple[str, ...]:

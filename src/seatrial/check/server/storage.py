@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator
 
 from seatrial.check.manifest import Manifest, RayClusterSpec
-from seatrial.check.reading import Document, documents
+from seatrial.check.reading import YamlDocument, documents
 from seatrial.check.rule import K8S_DOCS, RULES, Facts, Hit, Severity
 from seatrial.check.server.interview import Interview, NotAnswered
 from seatrial.check.server.namespaces import known_first
 from seatrial.check.server.rule import also_asks, server_rule
 from seatrial.check.values import Value
-from seatrial.kube.storage import Claim
+from seatrial.kube.storage import PersistentVolumeClaim
 
 
 def claim_names(manifest: Manifest) -> list[Value]:
@@ -23,7 +23,7 @@ def claim_names(manifest: Manifest) -> list[Value]:
     return known_first(found)
 
 
-def _in_the_cluster(manifest: Manifest, asked: Interview) -> Iterator[tuple[Value, Claim | None]]:
+def _in_the_cluster(manifest: Manifest, asked: Interview) -> Iterator[tuple[Value, PersistentVolumeClaim | None]]:
     """Each claim that the resource uses and the input does not bring, None where it is not there."""
     namespace = asked.namespace(manifest)
     for value in claim_names(manifest):
@@ -78,9 +78,9 @@ def pvc_rwo(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
     yield from RULES["pvc-rwo-many-pods"].function(cluster, Facts("", claims=claims))
 
 
-def _value(claim: Claim) -> Value:
+def _value(claim: PersistentVolumeClaim) -> Value:
     [document] = documents(json.dumps(claim.document).encode(), "the cluster")
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     return Value.of(document.root, "the cluster")
 
 

@@ -15,9 +15,8 @@ from seatrial.errors import InputError, clean
 from seatrial.kube import Json
 from seatrial.kube.connect import connect
 from seatrial.kube.failures import Unanswered
-from seatrial.kube.pods import Event, Pod
+from seatrial.kube.pods import KubernetesEvent, Pod
 
-FIELD = "RESOURCE"
 KINDS = {"rayjob": "RayJob", "raycluster": "RayCluster"}
 _SHOWN_EVENTS = 50
 _STATUS = {
@@ -35,7 +34,7 @@ _STATUS = {
 }
 
 
-class Kubernetes(Protocol):
+class ResourceApi(Protocol):
     """What `seatrial inspect` asks of a cluster; `seatrial.kube.cluster` answers it. Only reads."""
 
     @property
@@ -48,7 +47,7 @@ class Kubernetes(Protocol):
 
     def pods(self, namespace: str, selector: str) -> tuple[Pod, ...] | Unanswered: ...
 
-    def events(self, namespace: str, selector: str = "") -> tuple[Event, ...] | Unanswered: ...
+    def events(self, namespace: str, selector: str = "") -> tuple[KubernetesEvent, ...] | Unanswered: ...
 
     def resource(self, kind: str, namespace: str, name: str) -> Json | Unanswered | None:
         """A RayJob or RayCluster as the cluster has it; None where there is none of that name."""
@@ -67,10 +66,10 @@ class Resource:
     how_to_reach: str
 
 
-def look_up(text: str, namespace: str, context: str, api: Kubernetes | None = None) -> Resource:
+def look_up(text: str, namespace: str, context: str, api: ResourceApi | None = None) -> Resource:
     """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where it is not to be had."""
     kind, name = _parsed(text)
-    api = api or connect(context, option="--context")
+    api = api or connect(context)
     namespace = namespace or api.namespace
     item = _get(api, kind, namespace, name)
     status = item.get("status") or {}
@@ -93,14 +92,14 @@ def _parsed(text: str) -> tuple[str, str]:
     kind, slash, name = text.partition("/")
     kind = kind.lower().removesuffix(".ray.io").removesuffix("s")
     if kind not in KINDS or not slash or not name:
-        raise InputError(f'saw "{clean(text)}"', field=FIELD, expected="rayjob/NAME or raycluster/NAME")
+        raise InputError(f'saw "{clean(text)}"', field="resource", expected="rayjob/NAME or raycluster/NAME")
     return KINDS[kind], name
 
 
-def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
+def _get(api: ResourceApi, kind: str, namespace: str, name: str) -> Json:
     item = api.resource(kind, namespace, name)
     if isinstance(item, Unanswered):
-        raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field=FIELD)
+        raise InputError(f"{clean(api.title, 160)} does not tell: {item}", field="resource")
     if item is not None:
         return item
     names = api.names(kind, namespace)
@@ -108,10 +107,10 @@ def _get(api: Kubernetes, kind: str, namespace: str, name: str) -> Json:
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     listed = f"there are {', '.join(known[:5])}" if known else "there is none"
     hint = f"did you mean {close[0]}?" if close else listed
-    raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field=FIELD, fix=hint)
+    raise InputError(f"no {kind} {clean(name)} in namespace {clean(namespace)}", field="resource", fix=hint)
 
 
-def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
+def _pods(api: ResourceApi, namespace: str, cluster: str) -> dict[str, Any]:
     if not cluster:
         return {"pods": [], "unknown": "the RayJob has no cluster yet"}
     pods = api.pods(namespace, f"ray.io/cluster={cluster}")
@@ -122,7 +121,7 @@ def _pods(api: Kubernetes, namespace: str, cluster: str) -> dict[str, Any]:
     return {"pods": [pod.json() for pod in pods]}
 
 
-def _events(api: Kubernetes, namespace: str, names: set[str]) -> dict[str, Any]:
+def _events(api: ResourceApi, namespace: str, names: set[str]) -> dict[str, Any]:
     """Warnings about the resource, its cluster and its pods; Kubernetes keeps them for an hour."""
     events = api.events(namespace, "type=Warning")
     if isinstance(events, Unanswered):
@@ -131,7 +130,7 @@ def _events(api: Kubernetes, namespace: str, names: set[str]) -> dict[str, Any]:
     return {"warnings": [event.json() for event in sorted(own, key=_when, reverse=True)[:_SHOWN_EVENTS]]}
 
 
-def _when(event: Event) -> str:
+def _when(event: KubernetesEvent) -> str:
     return event.last
 
 
@@ -151,12 +150,13 @@ def _effective(item: Json, kind: str) -> dict[str, Any]:
     return {"effective": derived, "kuberay_assumed": DEFAULT_KUBERAY}
 
 
-def _how(api: Kubernetes, kind: str, namespace: str, cluster: str, item: Json) -> str:
-    """The command after which --address shows the rest."""
+def _how(api: ResourceApi, kind: str, namespace: str, cluster: str, item: Json) -> str:
+    """The commands that show the rest."""
     holder = item if kind == "RayCluster" else api.resource("RayCluster", namespace, cluster) if cluster else None
     head = {} if holder is None or isinstance(holder, Unanswered) else (holder.get("status") or {}).get("head") or {}
     service = head.get("serviceName") or (f"{cluster}-head-svc" if cluster else "")
     if not service:
         return "there is no Ray cluster yet to look into"
     forward = f"kubectl -n {namespace} port-forward service/{service} 8265"
-    return f"`{forward}` and --address http://localhost:8265 show the processes too"
+    look = f"seatrial inspect {kind.lower()}/{item['metadata']['name']} -n {namespace} --address http://localhost:8265"
+    return f"`{forward}` and `{look}` show the processes too"

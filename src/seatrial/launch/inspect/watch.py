@@ -22,7 +22,7 @@ from seatrial.errors import EvidenceError, InputError, Interrupted, RunError, cl
 from seatrial.launch import jobs
 from seatrial.launch.inspect.choose import TrainingJob
 from seatrial.launch.inspect.dashboard import StateDashboard
-from seatrial.launch.jobs_dashboard import Job, NoAnswer, NoJob
+from seatrial.launch.jobs_dashboard import NoAnswer, NoJob, SubmittedJob
 
 ENTRYPOINT = "python -m seatrial.driver.inspect"
 PREFIX = "seatrial-inspect-"
@@ -89,7 +89,7 @@ def _interruptible() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _ended(cluster: StateDashboard, name: str, seconds: float) -> Job:
+def _ended(cluster: StateDashboard, name: str, seconds: float) -> SubmittedJob:
     deadline = time.monotonic() + SETUP_S + START_S + seconds + SLACK_S
     while True:
         try:
@@ -103,7 +103,7 @@ def _ended(cluster: StateDashboard, name: str, seconds: float) -> Job:
         time.sleep(POLL_S)
 
 
-def _result(cluster: StateDashboard, job: Job) -> dict[str, Any]:
+def _result(cluster: StateDashboard, job: SubmittedJob) -> dict[str, Any]:
     try:
         log = cluster.log(job.id)
         seen = decode(log)
