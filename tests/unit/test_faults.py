@@ -72,6 +72,26 @@ def test_a_bug_in_a_maker_of_facts(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "TypeError: 'PlanFacts' object is not subscriptable" in record["faults"][0]["error"]
 
 
+def test_a_bug_in_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The verdicts are shown, the record is sealed, one line says where, and the exit code is 70 all the same."""
+    from seatrial.report import page
+
+    def typo(_: object) -> list[str]:
+        return page.nothing_of_this_name  # type: ignore[attr-defined,no-any-return]
+
+    root = unpacked("run", tmp_path)
+    monkeypatch.setattr(page, "sections_of", typo)
+    done = CliRunner().invoke(group, ["judge", str(root)], standalone_mode=False)
+    assert (done.exception, done.return_value) == (None, 70)
+    assert "execution.completed" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert "no report: tests/unit/test_faults.py" in line or "no report: seatrial/report/page.py:" in line
+    assert "AttributeError: module 'seatrial.report.page' has no attribute 'nothing_of_this_name'" in line
+    assert read_record(latest(root))[0]["exit_code"] == 1
+    assert latest(root).name == "record.2.json"
+    assert verify(root / "record.json").problems == []
+
+
 def test_a_clean_record_has_no_faults(tmp_path: Path) -> None:
     root = unpacked("run", tmp_path)
     code, record = judged(root)
