@@ -51,7 +51,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class SharedBatches:
-    ranks: list[int]
+    ranks: tuple[int, int]
     batches: int
 
 

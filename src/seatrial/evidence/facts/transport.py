@@ -47,7 +47,7 @@ class BusBandwidth:
 class PairInterfaces:
     """The interfaces of the connections that two ranks hold both ends of."""
 
-    ranks: list[int]
+    ranks: tuple[int, int]
     scope: str
     interfaces: list[str]
 
@@ -145,7 +145,7 @@ class NcclLog:
 
 @dataclass(frozen=True)
 class RankFlow:
-    ranks: list[int]
+    ranks: tuple[int, int]
     scope: str
     interface: str
     sent_bytes: str

@@ -25,6 +25,8 @@ def finished(_: Claim, look: Look) -> Answer:
     if off := [run for run in told if run.run_status != ENDED_WELL]:
         said = f"the script ended with 0, but Ray Train says {off[0].run_status} of {off[0].name}"
         return not_established(Reason.CONTRADICTION, f"{said}: {off[0].detail}" if off[0].detail else said)
+    if not told:
+        return not_established(Reason.UNKNOWN, "Ray Train's account has no attempt")
     ranks = look.value(outside.RANKS)
     if ranks.told != ranks.asked:
         said = f"the trial asks for {ranks.asked} ranks, the script trained with {ranks.told}"

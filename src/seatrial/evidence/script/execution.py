@@ -216,7 +216,7 @@ def _batches(run: Run) -> Fact[Batches]:
     if not all(given):
         return outside.BATCHES.unknown("the batches do not come through `trial.batches(loader)`", "ranks")
     shared = [
-        SharedBatches([a, b], len(same))
+        SharedBatches((a, b), len(same))
         for a, b in combinations(range(len(given)), 2)
         if (same := {*given[a]} & {*given[b]})
     ]

@@ -69,7 +69,7 @@ def _gloo(run: Run, by_rank: list[str]) -> Iterator[Fact[Any]]:
     sent = {end: size for host, probe in probes.items() for end, size in connections.carried_by(probe, host).items()}
     flows = connections.flows(sent, {host: connections.addresses(probe) for host, probe in probes.items()})
     rows = [
-        RankFlow(list(flow.pair), flow.scope, flow.interface, str(flow.sent))
+        RankFlow(flow.pair, flow.scope, flow.interface, str(flow.sent))
         for flow in sorted(flows, key=lambda flow: (flow.pair, flow.interface))
     ]
     yield transport.BETWEEN.seen(Between(len(rows), [*rows[:SHOWN]]), WITNESS)

@@ -205,7 +205,7 @@ def _interfaces(seen: _Seen) -> Fact[Interfaces]:
     by_rank = seen.hosts.by_rank
     pairs = [
         PairInterfaces(
-            ranks=list(pair),
+            ranks=pair,
             scope="intranode" if by_rank[pair[0]] == by_rank[pair[1]] else "internode",
             interfaces=sorted(seen.used.get(pair, set())),
         )
