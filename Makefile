@@ -89,6 +89,7 @@ example-smollm2: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/seatrial check --rules --format markdown > docs/rules.md
+	$(BIN)/python tools/facts_docs.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

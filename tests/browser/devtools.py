@@ -110,12 +110,11 @@ def _page_address(written: Path, process: subprocess.Popen[bytes], log: Path) ->
     """Where the first page listens, once Chromium has written its port."""
 
     def listed() -> list[str]:
-        assert process.poll() is None, f"Chromium ended with {process.poll()}:\n{log.read_text()}"
         if not written.is_file() or "\n" not in written.read_text():
             return []
         port = written.read_text().split("\n")[0]
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=LIMIT_S) as answer:
             return [str(page["webSocketDebuggerUrl"]) for page in json.load(answer) if page["type"] == "page"]
 
-    found: list[str] = wait_for(listed, "a page of Chromium", log.read_text)
+    found: list[str] = wait_for(listed, "a page of Chromium", log.read_text, process)
     return found[0]

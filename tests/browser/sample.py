@@ -5,22 +5,50 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from seatrial.evidence.facts import (
+    FactType,
+    environment,
+    execution,
+    learning,
+    performance,
+    recovery,
+    transport,
+)
+from seatrial.evidence.facts.environment import Hosts, Layer
+from seatrial.evidence.facts.execution import (
+    Ended,
+    ExecutedSteps,
+    GradientProblem,
+    GradientRollCalls,
+    Member,
+    RollCalls,
+)
+from seatrial.evidence.facts.learning import Overlap
+from seatrial.evidence.facts.performance import Clocks, Memory, StepTime, Throughput
+from seatrial.evidence.facts.recovery import Checkpoint, Reload
+from seatrial.evidence.facts.transport import LOG_ONLY, Finding
+
+T = TypeVar("T")
 DIGEST = "sha256:" + "ab" * 32
 NASTY = "<script>alert(1)</script>"
 
 
-def fact(name: str, value: Any = None, unit: str = "", witness: str = "ranks", **rest: Any) -> dict[str, Any]:
-    """A fact as a record holds it; `state=` and `reason=` for one without a value."""
+def fact(type: FactType[T], value: T, witness: str = "ranks", reason: str = "") -> dict[str, Any]:
+    """A fact with a value, as a record holds it."""
+    made: dict[str, Any] = json.loads(json.dumps(type.seen(value, witness, reason).json()))
+    return made
+
+
+def unknown(type: FactType[Any], reason: str = "evidence ends at step 7 on rank 3") -> dict[str, Any]:
+    return type.unknown(reason, "ranks").json()
+
+
+def strange(name: str, value: Any = None, unit: str = "", witness: str = "ranks", **rest: Any) -> dict[str, Any]:
+    """A fact that seatrial would not write: of an id that it does not know, or of another shape."""
     made = {"id": name, "state": "value", "value": value, "unit": unit, "witness": witness, **rest}
-    if made["state"] != "value":
-        del made["value"]
     return {k: v for k, v in made.items() if v != "" or k == "value"}
-
-
-def unknown(name: str, reason: str = "evidence ends at step 7 on rank 3") -> dict[str, Any]:
-    return fact(name, state="unknown", reason=reason)
 
 
 def verdict(
@@ -75,8 +103,10 @@ def written(folder: Path, content: dict[str, Any], file: str = "record.json") ->
 
 def full(name: str = "qwen2.5-1.5b-first-look", steps: int = 500, ranks: int = 16) -> dict[str, Any]:
     """A large run on two hosts, every kind of evidence, each verdict, values of every state."""
-    curve = [[s, 1.9 + 2.4 * math.exp(-s / 90) + 0.05 * math.sin(s)] for s in range(1, steps + 1) if not 200 < s < 230]
-    times = [[s, 0.81 + 0.03 * math.sin(s * 1.7) + (0.6 if s % 83 == 0 else 0)] for s in range(11, steps + 1)]
+    curve: list[tuple[int, float | None]] = [
+        (s, 1.9 + 2.4 * math.exp(-s / 90) + 0.05 * math.sin(s)) for s in range(1, steps + 1) if not 200 < s < 230
+    ]
+    times = [(s, 0.81 + 0.03 * math.sin(s * 1.7) + (0.6 if s % 83 == 0 else 0)) for s in range(11, steps + 1)]
     return record(
         *_execution(steps, ranks),
         *_transport(),
@@ -100,7 +130,9 @@ def _verdicts() -> tuple[dict[str, Any], ...]:
         verdict(
             "execution.all_ranks_participated", "refuted", "gradients", ("execution.roll_calls", "execution.nowhere")
         ),
-        verdict("transport.internode", "not-established", "uncorroborated", ("transport.internode.log",), equals="efa"),
+        verdict(
+            "transport.internode", "not-established", "uncorroborated", ("transport.internode.path",), equals="efa"
+        ),
         verdict("performance.tokens_per_second", evidence=("performance.tokens_per_second",), min=9000),
         verdict(
             "learning.heldout.loss",
@@ -116,116 +148,91 @@ def _verdicts() -> tuple[dict[str, Any], ...]:
 
 def _execution(steps: int, ranks: int) -> list[dict[str, Any]]:
     roster = [
-        {
-            "role": "rank",
-            "rank": r,
-            "host": f"ip-10-0-{r // 8}-17/net:4026531833",
-            "machine": f"node-{r // 8}",
-            "pid": 4000 + r,
-            "attempt": 1,
-            "ended": "closed" if r != 3 else "torn",
-            "file": f"events/a1/rank-{r}.jsonl",
-        }
-        for r in range(ranks)
+        Member(
+            role="rank",
+            rank=rank,
+            file=f"events/a1/rank-{rank}.jsonl",
+            ended="closed" if rank != 3 else "torn",
+            host=f"ip-10-0-{rank // 8}-17/net:4026531833",
+            machine=f"node-{rank // 8}",
+            pid=4000 + rank,
+            attempt=1,
+        )
+        for rank in range(ranks)
     ]
+    executed = ExecutedSteps({str(rank): steps for rank in range(ranks)}, steps, steps, 65_536_000)
+    gradients = GradientRollCalls(
+        planned=12,
+        complete=11,
+        wrong=[GradientProblem(3, 500, "this rank's share is zero")],
+        unclear=[],
+        tolerance=0.05,
+        resolved=0.125,
+        worst_deviation=0.0021,
+    )
+    tomorrow = {"nested": {"deeper": [1, {"x": [True, None, "text"]}]}, "plain": 1.5}
     return [
-        fact(
-            "execution.status",
-            {"status": "failed", "cause": "rank 3 ended without a word, last seen at step 499"},
-            witness="driver",
-        ),
-        fact("execution.planned_steps", steps, "steps", "trial"),
-        fact(
-            "execution.executed_steps",
-            {"by_rank": {str(r): steps for r in range(ranks)}, "min": steps, "max": steps, "tokens": 65_536_000},
-            "steps",
-        ),
-        fact("execution.roster", roster, witness="event files"),
-        fact("execution.roll_calls", {"complete": 12, "planned": 12, "wrong": []}),
-        fact(
-            "execution.gradient_roll_calls",
-            {
-                "complete": 11,
-                "planned": 12,
-                "tolerance": 0.05,
-                "worst_deviation": 0.0021,
-                "wrong": [{"rank": 3, "step": 500, "problem": "this rank's share is zero"}],
-            },
-        ),
-        fact("execution.replicas", state="not-applicable", reason="no shard has more than one replica"),
-        fact("execution.leftover_processes", ["4711 raylet", "4712 python -m seatrial.probe"], witness="driver"),
-        unknown("execution.data_order"),
-        fact("execution.a_fact_of_tomorrow", {"nested": {"deeper": [1, {"x": [True, None, "text"]}]}, "plain": 1.5}),
+        fact(execution.STATUS, Ended("failed", "rank 3 ended without a word, last seen at step 499"), "driver"),
+        fact(execution.PLANNED_STEPS, steps, "trial"),
+        fact(execution.EXECUTED_STEPS, executed),
+        fact(execution.ROSTER, roster, "event files"),
+        fact(execution.ROLL_CALLS, RollCalls(12, 12, [])),
+        fact(execution.GRADIENT_ROLL_CALLS, gradients),
+        execution.REPLICAS.not_applicable("no shard has more than one replica").json(),
+        fact(execution.LEFTOVER_PROCESSES, ["4711 raylet", "4712 python -m seatrial.probe"], "driver"),
+        unknown(execution.DATA_ORDER),
+        strange("execution.a_fact_of_tomorrow", tomorrow),
     ]
 
 
 def _transport() -> list[dict[str, Any]]:
+    lines = ["NET/OFI Selected provider is efa, fabric is efa-direct (found 1 nics)"]
+    path = Finding("efa", LOG_ONLY, ["the probe of ip-10-0-1-17 saw no counter file"], ["rdmap0"], ["efa"], lines)
     return [
-        fact(
-            "transport.internode.log",
-            {"words": "NET/OFI Selected provider is efa", "ranks": 16},
-            witness="NCCL log of each rank",
-        ),
-        unknown("transport.internode.counters", "the probe of ip-10-0-1-17 saw no counter file"),
+        fact(transport.INTERNODE, path, "NCCL's log of each rank"),
+        unknown(transport.BYTES, "the probe of ip-10-0-1-17 saw no counter file"),
     ]
 
 
-def _performance(times: list[list[float]], ranks: int) -> list[dict[str, Any]]:
+def _performance(times: list[tuple[int, float]], ranks: int) -> list[dict[str, Any]]:
     peaks = {f"rank {r} (pid {4000 + r})": str(38_000_000_000 + r * 90_000_000) for r in range(ranks)}
     return [
-        fact(
-            "performance.tokens_per_second",
-            {"tokens_per_second": 158_431.7, "tokens": 64_225_280, "seconds": 405.4, "steps": 490, "from_step": 11},
-            "tokens/s",
-        ),
-        fact(
-            "performance.step_time",
-            {"p50": 0.811, "p95": 0.842, "p99": 1.41, "mean": 0.827, "stalls": 6, "series": times},
-            "s",
-        ),
-        fact("performance.data_wait", 0.0121, "share of step time"),
-        fact("performance.clocks", {"relative_spread": 0.0004, "tolerance": 0.05}),
-        fact(
-            "performance.peak_memory", {"by_process": peaks, "resident_at_once": "612000000000"}, "bytes", "host probes"
-        ),
-        fact("performance.checkpoint_time", [[s, 4.1 + s / 500] for s in range(50, 501, 50)], "s", "rank 0"),
+        fact(performance.TOKENS_PER_SECOND, Throughput(158_431.7, 64_225_280, 405.4, 490, 11)),
+        fact(performance.STEP_TIME, StepTime(0.811, 0.842, 1.41, 0.827, len(times), 6, times)),
+        fact(performance.DATA_WAIT, 0.0121),
+        fact(performance.CLOCKS, Clocks(0.0004, 0.05)),
+        fact(performance.PEAK_MEMORY, Memory(peaks, "612000000000"), "host probes"),
+        fact(performance.CHECKPOINT_TIME, [(s, 4.1 + s / 500) for s in range(50, 501, 50)], "rank 0"),
     ]
 
 
-def _learning(curve: list[list[float]]) -> list[dict[str, Any]]:
+def _learning(curve: list[tuple[int, float | None]]) -> list[dict[str, Any]]:
     scores = {"before": (4.31, 1.243), "after": (2.01, 0.58), "reload": (2.01, 0.58)}
-    found = [fact(f"learning.heldout.loss.{p}", loss, "nats/token") for p, (loss, _) in scores.items()]
-    found += [fact(f"learning.heldout.bits_per_byte.{p}", bits, "bits/byte") for p, (_, bits) in scores.items()]
     return [
-        *found,
-        fact("learning.train_loss", curve, "nats/token", reason="non-finite from step 201: NaN"),
-        fact("learning.baseline.unigram", 1.09, "bits/byte", "rank 0"),
-        fact("learning.baseline.bigram", 0.86, "bits/byte", "rank 0"),
-        fact(
-            "learning.overlap",
-            {"suspect_windows": [1, 2, 5], "share": 0.19, "limit": 0.1, "ngram": 64},
-            witness="rank 0",
-        ),
-        fact("learning.heldout.paired_change", state="error", reason="non-finite: window 3 is NaN"),
+        *(fact(learning.LOSS.of(phase=phase), loss) for phase, (loss, _) in scores.items()),
+        *(fact(learning.BITS_PER_BYTE.of(phase=phase), bits) for phase, (_, bits) in scores.items()),
+        fact(learning.TRAIN_LOSS, curve, reason="non-finite from step 201: NaN"),
+        fact(learning.BASELINE.of(table="unigram"), 1.09, "rank 0"),
+        fact(learning.BASELINE.of(table="bigram"), 0.86, "rank 0"),
+        fact(learning.OVERLAP, Overlap([1, 2, 5], 0.19, 0.1, 64), "rank 0"),
+        learning.PAIRED_CHANGE.error("non-finite: window 3 is NaN", "ranks").json(),
     ]
 
 
 def _recovery(steps: int, ranks: int) -> list[dict[str, Any]]:
-    saved = [{"step": s, "path": f"checkpoints/step-{s:06d}-a1", "manifest": DIGEST} for s in range(50, steps + 1, 50)]
-    value = {
-        "step": steps,
-        "equal": 338 * ranks,
-        "expected": 338 * ranks,
-        "tensors": 338,
-        "missing": [],
-        "different": [],
-        "manifest_equal": True,
-        "new_processes": True,
-    }
-    return [
-        fact("recovery.checkpoints", saved, witness="rank 0"),
-        fact("recovery.reload", value, witness="new processes"),
-    ]
+    saved = [Checkpoint(f"checkpoints/step-{step:06d}-a1", step, DIGEST) for step in range(50, steps + 1, 50)]
+    reload = Reload(
+        step=steps,
+        equal=338 * ranks,
+        expected=338 * ranks,
+        tensors=338,
+        missing=[],
+        different=[],
+        untrained=[],
+        manifest_equal=True,
+        new_processes=True,
+    )
+    return [fact(recovery.CHECKPOINTS, saved, "rank 0"), fact(recovery.RELOAD, reload, "new processes")]
 
 
 def _environment() -> list[dict[str, Any]]:
@@ -234,47 +241,20 @@ def _environment() -> list[dict[str, Any]]:
         {"path": f"shard-{n:05d}.parquet", "sha256": DIGEST, "size": 10_485_760 + n, "split": "train"}
         for n in range(900)
     ]
+    gpus = {
+        "a": {"gpus": [{"name": "L4", "memory_bytes": "24152899584"}]},
+        "b": {"gpus": [{"name": "L40S", "memory_bytes": "48305799168"}]},
+    }
     seen = ["events/a1/rank-0.jsonl", "events/a1/rank-1.jsonl"]
+    layers = {
+        "libraries": Layer(DIGEST, {"installed": packages, "python": "3.13.1"}, True, seen),
+        "hardware": Layer(DIGEST, gpus, False, ["a", "b"]),
+        "data": Layer(DIGEST, {"files": files, "source": "s3"}, True, seen[:1]),
+    }
+    image = "public.ecr.aws/deep-learning-containers/ray"
     return [
-        fact(
-            "environment.image.asked",
-            "public.ecr.aws/deep-learning-containers/ray:train-ml-cuda-v1.1.0@" + DIGEST,
-            witness="trial",
-        ),
-        fact(
-            "environment.image.ran",
-            "public.ecr.aws/deep-learning-containers/ray@" + DIGEST,
-            witness="imageID of 3 pods",
-        ),
-        fact(
-            "environment.packages",
-            {
-                "digest": DIGEST,
-                "content": {"installed": packages, "python": "3.13.1"},
-                "same_everywhere": True,
-                "seen_by": seen,
-            },
-        ),
-        fact(
-            "environment.hardware",
-            {
-                "digest": DIGEST,
-                "same_everywhere": False,
-                "seen_by": ["a", "b"],
-                "content": {
-                    "a": {"gpus": [{"name": "L4", "memory_bytes": "24152899584"}]},
-                    "b": {"gpus": [{"name": "L40S", "memory_bytes": "48305799168"}]},
-                },
-            },
-        ),
-        fact(
-            "environment.data",
-            {
-                "digest": DIGEST,
-                "content": {"files": files, "source": "s3"},
-                "same_everywhere": True,
-                "seen_by": seen[:1],
-            },
-        ),
-        fact("environment.hosts", {"hosts": 2, "agree": True, "package_digests": {"a": DIGEST, "b": DIGEST}}),
+        fact(environment.IMAGE_ASKED, f"{image}:train-ml-cuda-v1.1.0@{DIGEST}", "trial"),
+        fact(environment.IMAGE_RAN, f"{image}@{DIGEST}", "imageID of 3 pods"),
+        *(fact(environment.LAYER.of(layer=name), layer) for name, layer in layers.items()),
+        fact(environment.HOSTS, Hosts(2, {"a": DIGEST, "b": DIGEST}, True)),
     ]

@@ -67,11 +67,10 @@ def until_it_waits(process: subprocess.Popen[str]) -> None:
     """Until the process waits for a lock that another holds, as the kernel lists it."""
 
     def waits() -> bool:
-        assert process.poll() is None
         rows = (line.split() for line in Path("/proc/locks").read_text().splitlines())
         return any("->" in row and str(process.pid) in row for row in rows)
 
-    wait_for(waits, "a builder that waits for the lock of another")
+    wait_for(waits, "a builder that waits for the lock of another", by=process)
 
 
 @pytest.fixture

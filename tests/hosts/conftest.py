@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,19 +92,15 @@ class Run:
 
     def at_step(self, step: int) -> None:
         """Waits until each rank has made so many steps."""
-        self._wait_for(lambda: any(self.storage.glob("2*")), "a run directory")
+        wait_for(lambda: any(self.storage.glob("2*")), "a run directory", self.told, self.process)
         ranks = [self.layout.process(1, f"rank-{rank}") for rank in range(4)]
         mark = f'"step":{step},'
-        self._wait_for(lambda: all(r.is_file() and mark in r.read_text() for r in ranks), f"step {step} of each rank")
-
-    def _wait_for(self, there: Callable[[], bool], what: str) -> None:
-        """Waits for something that a driver at work brings about."""
-
-        def there_at_last() -> bool:
-            assert self.process.poll() is None, f"the driver ended before {what}:\n{self.said()}"
-            return there()
-
-        wait_for(there_at_last, what, self.told)
+        wait_for(
+            lambda: all(rank.is_file() and mark in rank.read_text() for rank in ranks),
+            f"step {step} of each rank",
+            self.told,
+            self.process,
+        )
 
     def end(self) -> tuple[int, str]:
         """Its exit status and what it said."""

@@ -107,6 +107,14 @@ class Host:
     def pids(self) -> list[int]:
         return [int(pid) for pid in ip("netns", "pids", self.namespace).split()]
 
+    def titles(self) -> dict[int, str]:
+        """The command line of each process by its pid, as far as it is still there."""
+        found = {}
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+        return found
+
     def cut(self) -> None:
         """Takes the carrier from the cable, at the bridge's end."""
         ip("-n", self.bridge, "link", "set", self.port, "down")

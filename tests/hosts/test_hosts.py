@@ -67,8 +67,7 @@ def by_address(layout: Layout) -> dict[str, Stream]:
 
 
 def training_processes(cluster: Cluster) -> list[str]:
-    titles = (Path(f"/proc/{pid}/cmdline").read_text(errors="replace") for host in cluster.hosts for pid in host.pids())
-    return [title for title in titles if "TrainWorker" in title]
+    return [title for host in cluster.hosts for title in host.titles().values() if "TrainWorker" in title]
 
 
 @pytest.fixture(scope="module")

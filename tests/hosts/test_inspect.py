@@ -57,7 +57,8 @@ class Laptop:
     def inspect(self, *words: str, **environment: str) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         process = self.start(*words, **environment)
-        return process.returncode, self.output_of(process), self.said()
+        out = self.output_of(process)
+        return process.returncode, out, self.said()
 
     def output_of(self, process: subprocess.Popen[str]) -> str:
         """The stdout of `seatrial inspect` until its end."""
@@ -150,18 +151,26 @@ def looked(laptop: Laptop, foreign: Foreign) -> Looked:
 
 def observers(cluster: Cluster) -> list[int]:
     """The pids of observers, wherever they are."""
-    titles = {pid: Path(f"/proc/{pid}/cmdline") for host in cluster.hosts for pid in host.pids()}
-    read = {pid: path.read_text(errors="replace") for pid, path in titles.items() if path.exists()}
-    return [pid for pid, title in read.items() if "SeatrialObserver" in title]
+    return [pid for host in cluster.hosts for pid in observers_on(host)]
 
 
-def until_observed(cluster: Cluster) -> None:
-    """Waits until an observer looks on both hosts: it makes itself the nicest of all when it begins."""
+def observers_on(host: Host) -> list[int]:
+    return [pid for pid, title in host.titles().items() if "SeatrialObserver" in title]
 
-    def nicest() -> bool:
-        return [os.getpriority(os.PRIO_PROCESS, pid) for pid in observers(cluster)] == [19, 19]
 
-    wait_for(nicest, "two observers that look", cluster.told)
+def until_observed(laptop: Laptop, by: subprocess.Popen[str]) -> None:
+    """Waits until an observer looks on each host with a rank: it makes itself the nicest of all when it begins."""
+
+    def looks(host: Host) -> bool:
+        return [os.getpriority(os.PRIO_PROCESS, pid) for pid in observers_on(host)] == [19]
+
+    _, *workers = laptop.cluster.hosts
+    wait_for(
+        lambda: all(looks(host) for host in workers),
+        "an observer that looks on each host with a rank",
+        lambda: laptop.said() + laptop.cluster.told(),
+        by,
+    )
 
 
 def test_ranks_hosts_and_what_they_have_loaded(looked: Looked, cluster: Cluster) -> None:
@@ -216,8 +225,8 @@ def test_the_record_is_sealed_and_says_what_it_is(looked: Looked) -> None:
 
 def test_interrupted_it_seals_and_leaves_no_actor(laptop: Laptop, foreign: Foreign, cluster: Cluster) -> None:
     to = laptop.host.home / "interrupted"
-    process = laptop.start("--window", "3600", "--to", str(to))
-    wait_for(lambda: observers(cluster), "an observer", cluster.told)
+    process = laptop.start("--window", "600", "--to", str(to))
+    until_observed(laptop, process)
     process.send_signal(signal.SIGINT)
     out = laptop.output_of(process)
     assert process.returncode == EXIT_ENDED_EARLY, out + laptop.said()
@@ -252,7 +261,7 @@ def test_a_job_that_ends_meanwhile_is_sealed_and_then_there_is_none(
 ) -> None:
     to = laptop.host.home / "ended"
     process = laptop.start("--window", "60", "--to", str(to))
-    until_observed(cluster)
+    until_observed(laptop, process)
     foreign.make_steps(10)  # while it is looked at
     foreign.stop()
     out = laptop.output_of(process)

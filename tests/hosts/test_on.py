@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -115,7 +116,7 @@ def foreign(laptop: Laptop) -> Attached:
         "scaling": {"num_workers": 2},
         "workload": {
             "script": "train.py",
-            "args": ["100", "0.1", str(storage), "2"],
+            "args": ["100000", "0.1", str(storage), "2"],
             "timeout": PATIENT,
             "env": {"GLOO_SOCKET_IFNAME": "eth0"},
         },
@@ -128,7 +129,20 @@ def foreign(laptop: Laptop) -> Attached:
     (project / "trial.yaml").write_text(json.dumps(trial))
     done = laptop.seatrial("run", str(project / "trial.yaml"), "--on", laptop.address, "--detach", "--json")
     assert done.returncode == EXIT_OK, done.stdout
+    wait_for(
+        lambda: looks_at_connections(storage / "runs") >= 3,
+        "three looks at the ranks' connections on each of two hosts",
+        lambda: last_lines(storage.glob("runs/2*/events/**/*.jsonl"), 1) + laptop.cluster.told(),
+    )
+    (storage / "enough").touch()
     return _attached(laptop, json.loads(done.stdout)["run"], storage / "runs")
+
+
+def looks_at_connections(runs: Path) -> int:
+    """How often the probes of two hosts have each seen what a connection of their ranks has sent."""
+    probes = (path.read_text() for path in runs.glob("2*/events/a1/probe-*.jsonl"))
+    looks = sorted(len(re.findall(r'"carried":\{"rank-\d+":\[\[', text)) for text in probes)
+    return looks[-2] if len(looks) > 1 else 0
 
 
 def _attached(laptop: Laptop, run: str, storage: Path) -> Attached:

@@ -28,8 +28,8 @@ pytest.importorskip("torch")
 
 from seatrial.canon import digest, sha256
 from seatrial.driver.code import package_digest
-from seatrial.driver.finish import end_leftovers
 from seatrial.errors import EXIT_ENDED_EARLY
+from seatrial.probe import processes
 from seatrial.probe.processes import of_run
 from seatrial.record import verify
 from seatrial.render import render
@@ -39,6 +39,7 @@ from tests.support.waiting import LIMIT_S, last_lines, output_of, wait_for
 
 pytestmark = pytest.mark.ray
 
+MARK = "SEATRIAL_TEST_HOME"  # in the environment of all processes of a head: its agents are not in its session
 ENDLESS = "endless.json"  # a trial that only a stop ends
 SECRET = "hunter2-hunter2-hunter2"
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
@@ -74,6 +75,7 @@ def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
         "PATH": path,
         "HUB_TOKEN": SECRET,
         "HF_HUB_OFFLINE": "1",
+        MARK: str(mount.parent.resolve()),
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONUNBUFFERED": "1",
         "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # how long a driver waits for a Ray that is gone; 60 by default
@@ -159,19 +161,19 @@ def head() -> Iterator[Cluster]:
             start_new_session=True,
         )
     cluster = Cluster(process, session, mount, storage, job)
-
-    def started() -> bool:
-        assert process.poll() is None, log.read_text()
-        return "Ray runtime started" in log.read_text()
-
     try:
-        wait_for(started, "a Ray that runs", lambda: log.read_text() + cluster.told())
+        wait_for(
+            lambda: "Ray runtime started" in log.read_text(),
+            "a Ray that runs",
+            lambda: log.read_text() + cluster.told(),
+            process,
+        )
         job["address"] = f"127.0.0.1:{port}"
         yield cluster
     finally:
         process.kill()
         process.wait()
-        end_leftovers(home, str(session), grace=0)
+        processes.end(lambda: list(processes.of_run(home, str(session), MARK)), grace=0)
         shutil.rmtree(session, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)
 

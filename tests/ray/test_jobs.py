@@ -60,8 +60,7 @@ def test_a_script_travels_with_its_folder_and_not_with_what_is_no_code(project: 
     with packed(own(project), project, tmp_path / "out") as archive:
         assert files(archive) == [".gitignore", ".rayignore", "lib/helper.py", TRIAL, "train.py", "trial.yaml"]
         trial = Trial.from_resolved(archive.read(TRIAL))
-    assert trial.script
-    assert trial.script.script == "train.py"
+    assert trial.team_script.script == "train.py"
 
 
 def test_rays_own_switch_about_gitignore_counts(project: Path, tmp_path: Path, monkeypatch: Any) -> None:

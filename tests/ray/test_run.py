@@ -45,12 +45,7 @@ class Command:
 
     def until(self, condition: Callable[[Path], Any], what: str) -> Any:
         """Waits for something in the run directory; returns it."""
-
-        def there() -> Any:
-            assert self.process.poll() is None, self.process.communicate()
-            return (root := self.run_dir()) and condition(root)
-
-        return wait_for(there, what, self.told)
+        return wait_for(lambda: (root := self.run_dir()) and condition(root), what, self.told, self.process)
 
     def end(self) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
@@ -58,9 +53,10 @@ class Command:
         return self.process.returncode, out, err
 
     def told(self) -> str:
-        """The last events of each process, and the end of each log."""
+        """What the command has said, if it has ended, the last events of each process, and the end of each log."""
+        said = self.process.communicate() if self.process.poll() is not None else ("", "")
         events, logs = self.runs.glob("2*/events/**/*.jsonl"), self.runs.glob("2*/logs/**/*")
-        return f"{last_lines(events, 2)}\n{last_lines(logs)}"
+        return "\n".join([*said, last_lines(events, 2), last_lines(logs)])
 
     def record(self) -> dict[str, Any]:
         root = self.run_dir()

@@ -1,7 +1,8 @@
 """A team's own training script: Ray Train, plain PyTorch, DDP over gloo. It knows nothing of this project.
 
 `python foreign_train.py STEPS PAUSE_S STORAGE WORKERS [TIMES]`: TIMES is a file to which rank 0 writes when each step
-ended, POSIX seconds; each step all-reduces 512·512 + 512 float32 gradients.
+ended, POSIX seconds; each step all-reduces 512·512 + 512 float32 gradients. It ends before its STEPS, after a checkpoint,
+where a file STORAGE/enough says so.
 """
 
 from __future__ import annotations
@@ -36,7 +37,16 @@ def loop(config: dict[str, Any]) -> None:
                 times.write(f"{time.time()}\n")
         if step % CHECKPOINT_EVERY == 0:
             report(model, rank, loss.item())
+            if enough(config["storage"]):
+                break
         time.sleep(config["pause"])
+
+
+def enough(storage: str) -> bool:
+    """Whether the file is there, as the first rank sees it: all of them end with the same step."""
+    seen = torch.tensor(float(os.path.exists(os.path.join(storage, "enough"))))
+    torch.distributed.broadcast(seen, src=0)
+    return bool(seen)
 
 
 def report(model: torch.nn.Module, rank: int, loss: float) -> None:
@@ -50,7 +60,12 @@ if __name__ == "__main__":
     steps, pause, storage, workers, *times = sys.argv[1:]
     TorchTrainer(
         loop,
-        train_loop_config={"steps": int(steps), "pause": float(pause), "times": times[0] if times else ""},
+        train_loop_config={
+            "steps": int(steps),
+            "pause": float(pause),
+            "storage": storage,
+            "times": times[0] if times else "",
+        },
         scaling_config=ScalingConfig(num_workers=int(workers), placement_strategy="SPREAD"),
         run_config=RunConfig(name="foreign", storage_path=storage),
     ).fit()

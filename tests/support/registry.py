@@ -134,12 +134,8 @@ def running(folder: Path, *, address: str = "127.0.0.1", http: str = "", auth: s
 
 def _port(log: Path, process: subprocess.Popen[bytes]) -> str:
     """Where the registry listens, once it has logged that."""
-
-    def listens() -> re.Match[str] | None:
-        assert process.poll() is None, f"the registry ended with {process.poll()}:\n{log.read_text()}"
-        return re.search(r"listening on [\d.]+:(\d+)", log.read_text())
-
-    return str(wait_for(listens, "a registry that listens", log.read_text)[1])
+    line = re.compile(r"listening on [\d.]+:(\d+)")
+    return str(wait_for(lambda: line.search(log.read_text()), "a registry that listens", log.read_text, process)[1])
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,22 @@ LIMIT_S = 600.0
 POLL_S = 0.05
 
 
-def wait_for(there: Callable[[], Any], what: str, told: Callable[[], str] = str, limit_s: float = LIMIT_S) -> Any:
-    """What `there` returns, once it is true.
+def wait_for(
+    there: Callable[[], Any], what: str, told: Callable[[], str] = str, by: subprocess.Popen[Any] | None = None
+) -> Any:
+    """What `there` returns, once it is true. `by` is the process that brings it about, where it is one alone.
 
-    Raises AssertionError at the limit with `what` was waited for and what is `told` of it then.
+    Raises AssertionError at the limit, or at the end of `by`, with `what` was waited for and what is `told` of it then.
     """
-    deadline = time.monotonic() + limit_s
-    while not (found := there()):
-        if time.monotonic() >= deadline:
-            raise AssertionError(f"after {limit_s:g} s there is still not: {what}\n{told()}".rstrip())
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        ended = by is not None and by.poll() is not None
+        if found := there():
+            return found
+        if ended or time.monotonic() >= deadline:
+            why = f"{by.args} ended with {by.returncode}" if by and ended else f"{LIMIT_S:g} s have passed"
+            raise AssertionError(f"{why}, and there is still not: {what}\n{told()}".rstrip())
         time.sleep(POLL_S)
-    return found
 
 
 def output_of(process: subprocess.Popen[str], what: str, told: Callable[[], str] = str) -> tuple[str, str]:

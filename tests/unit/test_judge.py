@@ -42,8 +42,8 @@ from seatrial.evidence.facts.performance import Clocks, StepTime, Throughput, Wi
 from seatrial.evidence.facts.reasons import Reason
 from seatrial.evidence.facts.recovery import Reload, ReloadEnded
 from seatrial.evidence.facts.transport import BusBandwidth, Finding
-from seatrial.evidence.judge import JUDGES, NOT_ESTABLISHED, REFUTED, SUPPORTED, Verdict, exit_code, judge
-from seatrial.evidence.judge.look import not_established, refuted, supported
+from seatrial.evidence.judges import JUDGES, NOT_ESTABLISHED, REFUTED, SUPPORTED, Verdict, exit_code, judge
+from seatrial.evidence.judges.look import not_established, refuted, supported
 from seatrial.trial.claims import REGISTRY
 from seatrial.trial.kinds import KINDS_OF_RUN, OBSERVED, RUN, SCRIPT, RunKind
 

@@ -18,12 +18,17 @@ from markdown_it import MarkdownIt
 
 from seatrial.errors import EvidenceError
 from seatrial.evidence import judge, observe
+from seatrial.evidence.facts import environment, execution, learning, performance
+from seatrial.evidence.facts.environment import Layer
+from seatrial.evidence.facts.execution import Ended
+from seatrial.evidence.facts.learning import Data
+from seatrial.evidence.facts.performance import Memory, Throughput
 from seatrial.report import write
 from seatrial.report.leads import LEADS
 from seatrial.report.markdown import markdown
 from seatrial.report.page import html
-from seatrial.report.view import read_account
-from tests.browser.sample import DIGEST, NASTY, fact, full, record, unknown, verdict, written
+from seatrial.report.view import view_of
+from tests.browser.sample import DIGEST, NASTY, fact, full, record, strange, unknown, verdict, written
 from tests.support.wires import World, run
 
 pytestmark = pytest.mark.unit
@@ -83,8 +88,8 @@ def pages(folder: Path, content: dict[str, Any]) -> tuple[Page, str]:
 
 def rendered(content: dict[str, Any]) -> tuple[Page, str]:
     """The same without files."""
-    account = read_account(json.loads(json.dumps(content)), DIGEST, "record.json")
-    return Page(html(account)), markdown(account)
+    view = view_of(json.loads(json.dumps(content)), DIGEST, "record.json")
+    return Page(html(view)), markdown(view)
 
 
 def table_of(markdown: str) -> list[list[str]]:
@@ -181,7 +186,7 @@ def test_the_verdicts_come_first_each_with_its_facts(tmp_path: Path) -> None:
     assert "2 of 6 claims supported, 1 refuted, 3 not established" in page.words
     assert "execution.status" in page.targets
     assert "nowhere (absent)" in page.words
-    assert "uncorroborated: a second witness is missing" in page.words
+    assert "uncorroborated: only one witness says so" in page.words
 
 
 def test_a_verdict_is_told_by_shape_and_word_too(tmp_path: Path) -> None:
@@ -209,7 +214,7 @@ def test_void_is_loud(tmp_path: Path) -> None:
     why = "claims.json is not what events/driver.jsonl was started with"
     page, text = pages(tmp_path, record(verdicts=(verdict("execution.completed"),), void=why))
     assert "Void: no claim can be judged" in page.words
-    assert f"Void {why}" in page.words
+    assert f"Void: {why}" in page.words
     assert f"**Void:** {why}" in text
     assert "1 claim supported" not in page.words
 
@@ -224,7 +229,7 @@ def test_a_claim_without_a_verdict_is_not_passed_over(tmp_path: Path) -> None:
 
 
 def test_what_nothing_was_claimed_about_is_said(tmp_path: Path) -> None:
-    speed = fact("performance.tokens_per_second", {"tokens_per_second": 1234.4}, "tokens/s")
+    speed = fact(performance.TOKENS_PER_SECOND, Throughput(1234.4, 12344, 10.0, 9, 2))
     page, text = pages(tmp_path, record(speed, verdicts=(verdict("execution.completed"),)))
     line = "1,234 tokens/s was seen; nothing was claimed about its path or value."
     assert line in page.words
@@ -237,11 +242,7 @@ def test_what_nothing_was_claimed_about_is_said(tmp_path: Path) -> None:
     [((), "transport: not claimed"), ((verdict("transport.internode", "refuted"),), "transport: refuted")],
 )
 def test_throughput_never_stands_without_the_transport_verdict(tmp_path: Path, verdicts: Any, said: str) -> None:
-    speed = fact(
-        "performance.tokens_per_second",
-        {"tokens_per_second": 9000.0, "tokens": 90, "seconds": 1, "steps": 3},
-        "tokens/s",
-    )
+    speed = fact(performance.TOKENS_PER_SECOND, Throughput(9000.0, 90_000, 10.0, 3, 1))
     both = (*verdicts, verdict("performance.tokens_per_second", min=9000))
     page, text = pages(tmp_path, record(speed, verdicts=both))
     assert page.words.count(said) == 3  # claim, key figure, fact
@@ -257,25 +258,21 @@ def test_asked_and_seen_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_fact_that_is_not_known_says_why(tmp_path: Path) -> None:
-    reasons = {
-        "execution.data_order": unknown,
-        "learning.data": lambda n: fact(n, state="error", reason="non-finite: NaN"),
-    }
-    page, _ = pages(tmp_path, record(*(make(name) for name, make in reasons.items())))
+    page, _ = pages(tmp_path, record(unknown(execution.DATA_ORDER), learning.DATA.error("non-finite: NaN").json()))
     assert "unknown evidence ends at step 7 on rank 3" in page.words
     assert "error non-finite: NaN" in page.words
 
 
 def test_an_unknown_key_figure_is_no_number(tmp_path: Path) -> None:
-    page, text = pages(tmp_path, record(unknown("performance.tokens_per_second", "no step was taken")))
+    page, text = pages(tmp_path, record(unknown(performance.TOKENS_PER_SECOND, "no step was taken")))
     assert "- Throughput, tokens/s: **unknown** (transport: not claimed; no step was taken)" in text
     assert "tokens/s was seen" not in page.words
 
 
 def test_random_tokens_are_no_learning(tmp_path: Path) -> None:
     facts = (
-        fact("learning.data", {"synthetic": True}),
-        *(fact(f"learning.heldout.bits_per_byte.{p}", 8.0, "bits/byte") for p in ("before", "after")),
+        fact(learning.DATA, Data("random-tokens", synthetic=True)),
+        *(fact(learning.BITS_PER_BYTE.of(phase=phase), 8.0) for phase in ("before", "after")),
     )
     _, text = pages(tmp_path, record(*facts))
     assert "8.00 → 8.00** (random tokens: nothing can be learnt)" in text
@@ -298,8 +295,8 @@ def test_a_later_judgement_names_its_own_file(tmp_path: Path) -> None:
 
 
 def test_a_layer_nobody_knew_is_shown(tmp_path: Path) -> None:
-    layer = {"digest": DIGEST, "content": {"kernel": "6.8"}, "same_everywhere": False, "seen_by": ["a", "b"]}
-    page, _ = pages(tmp_path, record(fact("environment.kernel_of_tomorrow", layer)))
+    layer = Layer(DIGEST, {"kernel": "6.8"}, same_everywhere=False, seen_by=["a", "b"])
+    page, _ = pages(tmp_path, record(fact(environment.LAYER.of(layer="kernel_of_tomorrow"), layer)))
     assert "Kernel of tomorrow" in page.words
     assert "not the same everywhere, seen by 2 observers" in page.words
     assert "kernel 6.8" in page.words
@@ -310,14 +307,15 @@ def test_a_layer_nobody_knew_is_shown(tmp_path: Path) -> None:
 
 def test_markup_in_any_place_is_text(tmp_path: Path) -> None:
     harm = NASTY + "\"'><img src=x onerror=alert(1)>"
-    content = record(fact(f"execution.{harm}", {harm: [harm], "d": {harm: harm}}, harm, harm, reason=harm),
-                     fact("environment.layer", {"digest": harm, "content": {harm: harm}, "seen_by": [harm]}),
-                     fact("performance.peak_memory", {"by_process": {harm: "5"}, "resident_at_once": "5"}, "bytes"),
-                     fact(f"learning.baseline.{harm}", 3.0, "bits/byte"), fact("learning.train_loss", [[1, 2.0], [2, 1.0]]),
-                     fact("learning.heldout.loss.before", 3.0), fact("learning.heldout.bits_per_byte.before", 4.0),
+    content = record(strange(f"execution.{harm}", {harm: [harm], "d": {harm: harm}}, harm, harm, reason=harm),
+                     fact(environment.LAYER.of(layer="layer"), Layer(harm, {harm: harm}, True, [harm])),
+                     fact(execution.STATUS, Ended(harm, harm)), fact(performance.PEAK_MEMORY, Memory({harm: "5"}, "5")),
+                     fact(learning.BASELINE.of(table=harm), 3.0), fact(learning.TRAIN_LOSS, [(1, 2.0), (2, 1.0)]),
+                     fact(learning.LOSS.of(phase="before"), 3.0), fact(learning.BITS_PER_BYTE.of(phase="before"), 4.0),
                      verdicts=(verdict(harm, "refuted", harm, (harm,), **{harm: harm}), verdict("execution.completed", reason=harm)),
                      name=harm, run=harm, sealed=harm, seatrial=harm, void=harm, ended_early=harm, cites=harm)  # fmt: skip
-    content["evidence"][harm] = {harm: fact(harm, harm)}
+    content["evidence"][harm] = {harm: strange(harm, harm)}
+    content["faults"] = [{"about": harm, "where": harm, "error": harm}]
     content["trial"]["workload"]["model"] = {"name": harm}
     content["artifacts"].append({"path": harm, "size": 1, "sha256": harm})
     page, _ = pages(tmp_path, content)
@@ -341,20 +339,20 @@ def test_text_that_turns_text_around_is_shown_by_number(tmp_path: Path) -> None:
 
 
 def test_lone_surrogates_can_be_written(tmp_path: Path) -> None:
-    page, _ = pages(tmp_path, record(fact("execution.status", {"status": "\ud800", "cause": "\udfff"})))
+    page, _ = pages(tmp_path, record(fact(execution.STATUS, Ended("\ud800", "\udfff"))))
     assert "\\ud800: \\udfff" in page.words
 
 
 def test_a_page_stays_under_a_megabyte_and_says_what_it_left_out(tmp_path: Path) -> None:
     huge = [
-        fact(
+        strange(
             f"execution.huge_{n}",
             {"text": "<&>" * 60_000, "list": [["x" * 500] * 5] * 1000, "map": {f"k{i}": i for i in range(5000)}},
         )
         for n in range(3)
     ]
-    long = fact("learning.train_loss", [[n, 3.14159] for n in range(30_000)])
-    many = [fact(f"transport.fact_{n}", "y" * 1500) for n in range(3000)]
+    long = fact(learning.TRAIN_LOSS, [(n, 3.14159) for n in range(30_000)])
+    many = [strange(f"transport.fact_{n}", "y" * 1500) for n in range(3000)]
     page_file, text_file, _ = write(
         written(
             tmp_path,
@@ -378,7 +376,7 @@ def test_a_page_stays_under_a_megabyte_and_says_what_it_left_out(tmp_path: Path)
     )
 )
 def test_any_value_of_any_fact_can_be_shown(values: dict[str, Any]) -> None:
-    page, _ = rendered(record(*(fact(name, value) for name, value in values.items())))
+    page, _ = rendered(record(*(strange(name, value) for name, value in values.items())))
     assert len(page.ids) == len(set(page.ids))
     assert set(values) <= set(page.ids)
 
@@ -404,7 +402,7 @@ def test_a_value_nested_without_end_is_cut(tmp_path: Path) -> None:
     value: Any = "bottom"
     for _ in range(150):
         value = {"down": value}
-    page, _ = pages(tmp_path, record(fact("execution.deep", value)))
+    page, _ = pages(tmp_path, record(strange("execution.deep", value)))
     assert "bottom" not in page.words
 
 
@@ -424,8 +422,8 @@ def test_a_table_cell_stays_one_cell(tmp_path: Path) -> None:
 
 
 def test_missing_steps_break_the_loss_curve(tmp_path: Path) -> None:
-    curve = [[s, 3.0 - s / 100] for s in range(1, 40) if not 10 < s < 20]
-    source = write(written(tmp_path, record(fact("learning.train_loss", curve))))[0].read_text()
+    curve: list[tuple[int, float | None]] = [(s, 3.0 - s / 100) for s in range(1, 40) if not 10 < s < 20]
+    source = write(written(tmp_path, record(fact(learning.TRAIN_LOSS, curve))))[0].read_text()
     assert source.count('class="line seen"') == 2
 
 
@@ -456,11 +454,7 @@ def test_the_path_and_the_bytes_of_each_host_against_the_band() -> None:
 
 def test_a_throughput_has_the_path_beside_it_also_where_nothing_was_claimed() -> None:
     content = over_gloo(World("aa"))
-    rate = fact(
-        "performance.tokens_per_second",
-        {"tokens_per_second": 900.0, "tokens": 9000, "seconds": 10.0, "steps": 9},
-        "tokens/s",
-    )
+    rate = fact(performance.TOKENS_PER_SECOND, Throughput(900.0, 9000, 10.0, 9, 2))
     content["evidence"]["performance"] = {rate["id"]: rate}
     for shown in (rendered(content)[0].words, rendered(content)[1]):
         assert "transport: not claimed; within a host tcp over lo, corroborated" in shown

@@ -42,9 +42,8 @@ def written(folder: Path, old: str = "", new: str = "") -> Path:
 
 def test_a_script_is_found_beside_the_trial(tmp_path: Path) -> None:
     trial = load(written(tmp_path)).trial
-    assert trial.script is not None
-    assert trial.script.script == str(tmp_path / "train.py")
-    assert trial.script.args == ("--steps", "3")
+    assert trial.team_script.script == str(tmp_path / "train.py")
+    assert trial.team_script.args == ("--steps", "3")
     assert trial.from_resolved(json.dumps(trial.resolved())) == trial
     with pytest.raises(TypeError, match="not the built-in training"):
         _ = trial.training

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from seatrial import report
 from seatrial.cli import output
 from seatrial.cli.options import find_run, options
+from seatrial.cli.result import Reports, write_report
 from seatrial.launch.jobs_collect import Collected, collect
 from seatrial.launch.jobs_dashboard import Dashboard, SubmittedJob
 
@@ -39,17 +39,13 @@ def fetch(dashboard: Dashboard, job: SubmittedJob, to: Path | None, as_json: boo
         output.document(found.content, found.digest)
     else:
         output.verdicts(found.content)
-        output.paths(found.record, found.digest, reports, bool(found.content["ended_early"]))
+        output.paths(found.record, found.digest, reports.paths, bool(found.content["ended_early"]))
     if found.left_out:
         click.echo(f"seatrial: {len(found.left_out)} files stayed on the cluster, {found.left_out[0]} first", err=True)
-    return int(found.content["exit_code"])
+    return reports.exit_code(found.content)
 
 
-def _reports(found: Collected) -> list[Path]:
+def _reports(found: Collected) -> Reports:
     """Reports beside the record, unless they are there."""
     there = [path for path in (found.record.parent / "report.html",) if path.is_file()]
-    try:
-        return there or report.write(found.record)
-    except OSError as error:  # the storage may be mounted for reading only
-        click.echo(f"seatrial: no report: {error}; the record is whole", err=True)
-        return []
+    return Reports(there) if there else write_report(found.record)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from seatrial import report
 from seatrial.cli import output, result
 from seatrial.cli.options import options
-from seatrial.errors import EXIT_ENDED_EARLY, EXIT_OK, InputError
+from seatrial.errors import InputError
 from seatrial.launch.inspect import InspectRequest, inspect
 from seatrial.launch.jobs import NoClient
 from seatrial.trial.cluster import Storage
@@ -72,17 +71,10 @@ def command(
     except NoClient as error:
         fix = f"{error.fix}, or `--no-actors` for what can be seen without"
         raise InputError(error.seen, expected=error.expected, fix=fix) from None
-    reports: list[Path] = []
-    try:
-        reports = report.write(outcome.record)
-    except OSError as error:
-        click.echo(f"seatrial: no report, the record is sealed: {error}; `seatrial report` writes it later", err=True)
-    early = bool(outcome.content["ended_early"])
+    reports = result.write_report(outcome.record)
     if as_json:
         output.document(outcome.content, outcome.digest)
     else:
         result.show(outcome.content)
-        output.paths(outcome.record, outcome.digest, reports, False)
-    if claims:
-        return int(outcome.content["exit_code"])
-    return EXIT_ENDED_EARLY if early else EXIT_OK
+        output.paths(outcome.record, outcome.digest, reports.paths, False)
+    return reports.exit_code(outcome.content)

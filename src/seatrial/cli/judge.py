@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from seatrial import report
 from seatrial.cli import output, result
 from seatrial.errors import EvidenceError
 from seatrial.probe.processes import of_run
@@ -30,10 +29,10 @@ def command(run: str, as_json: bool) -> int:
         cites = ""
     path, _ = seal(root, cites)
     record, digest = read_record(path)
-    reports = report.write(path)
+    reports = result.write_report(path)
     if as_json:
         output.document(record, digest)
     else:
         result.show(record)
-        output.paths(path, digest, reports, bool(record["ended_early"]))
-    return int(record["exit_code"])
+        output.paths(path, digest, reports.paths, bool(record["ended_early"]))
+    return reports.exit_code(record)

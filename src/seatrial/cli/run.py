@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from seatrial import report
 from seatrial.cli import output
 from seatrial.cli.options import options
 from seatrial.cli.progress import Progress
+from seatrial.cli.result import write_report
 from seatrial.errors import EXIT_OK, InputError
 from seatrial.launch import run
 from seatrial.trial.loader import Loaded, builtin, load
@@ -43,22 +43,18 @@ def command(trial_file: Path | None, as_json: bool, address: str, detach: bool) 
             outcome = run(loaded.trial, progress.started, progress.event)
     except InputError as error:
         raise loaded.locate(error) from None
-    reports: list[Path] = []
-    try:
-        reports = report.write(outcome.record)
-    except OSError as error:
-        click.echo(f"seatrial: no report, the record is sealed: {error}; `seatrial report` writes it later", err=True)
+    reports = write_report(outcome.record)
     if as_json:
         output.document(outcome.content, outcome.digest)
     else:
         output.verdicts(outcome.content)
-        output.paths(outcome.record, outcome.digest, reports, bool(outcome.content["ended_early"]))
+        output.paths(outcome.record, outcome.digest, reports.paths, bool(outcome.content["ended_early"]))
         if outcome.leftover:
             click.echo(
                 f"seatrial: ended {len(outcome.leftover)} processes that were left: {'; '.join(outcome.leftover)}",
                 err=True,
             )
-    return int(outcome.content["exit_code"])
+    return reports.exit_code(outcome.content)
 
 
 @options(address="--on")

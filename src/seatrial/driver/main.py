@@ -18,12 +18,11 @@ from types import FrameType
 from typing import IO, Any
 
 from seatrial.driver import code, guard
-from seatrial.driver.account import account
-from seatrial.driver.blame import lost_hosts, required_network, why_it_failed, why_script_failed
+from seatrial.driver.blame import lost_hosts, required_network
+from seatrial.driver.conduct import CONDUCTS, Conduct, Helm
 from seatrial.driver.finish import collect_logs, collect_own_log, end_leftovers, seal_run, wait_until_closed
 from seatrial.driver.prepare import check_shared, freeze, new_run
 from seatrial.driver.tell import telling
-from seatrial.driver.watchdog import ScriptWatchdog, Watchdog, wait_for_stacks
 from seatrial.errors import (
     EXIT_ENDED_EARLY,
     EXIT_OK,
@@ -39,10 +38,7 @@ from seatrial.events.base import Event
 from seatrial.events.schema import Closed, Environment, Leftover, PhaseEnded, PhaseStarted, Roster
 from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.trial import Trial
-from seatrial.trial.script import Script
 
-POLL_S = 0.25
-PHASES = (("train", "rank"), ("reload", "reload"))
 # What Ray Train raises for workers that are gone. After any other error Ray itself may be dead, which soon ends this
 # process: then the cause is written at once, and nobody is asked which hosts are lost.
 WORKERS_FAILED = "WorkerGroupError"
@@ -113,15 +109,16 @@ class Driver:
         """Runs the trial, and seals what was seen whatever happens. Returns the exit code."""
         signal.signal(signal.SIGTERM, self._stop)
         self.events = freeze(self.trial, self.layout)
+        conduct = CONDUCTS[self.trial.run_kind.name](self._helm())
         try:
             redactor = Redactor(os.environ, self.trial.runtimeEnv.env_vars)
             for layer in code.layers(self.layout, _settings(self.trial), redactor):
                 self._note(layer)
-            if self.trial.script:
-                self._note(code.script_layer(self.trial.script))
+            for layer in conduct.layers():
+                self._note(layer)
             if self.address:
                 self._guard = guard.start(self.layout, self.trial.runtimeEnv.env_vars)
-            self._phases()
+            self._phases(conduct)
         finally:
             self._settle()
             path, record = seal_run(self.layout)
@@ -145,85 +142,42 @@ class Driver:
             print(f"seatrial: after the run: {type(error).__name__}: {error}", file=sys.stderr)
         self.events.abandon()
 
-    def _phases(self) -> None:
-        """Trains, then reloads in new processes; stops at the first phase that does not finish.
+    def _helm(self) -> Helm:
+        return Helm(
+            trial=self.trial,
+            layout=self.layout,
+            note=self._note,
+            stopping=lambda: self._asked_to_stop,
+            environment=self._started_with,
+            forward=bool(self.address),
+        )
 
-        A script's checkpoints have a format of their own, which seatrial cannot reload.
-        """
+    def _phases(self, conduct: Conduct) -> None:
+        """Carries out the phases of this kind of run, one after the other, up to the first that does not finish."""
         session: Any = None
         try:
-            for phase, role in PHASES[:1] if self.trial.script else PHASES:
-                self._note(PhaseStarted(phase=phase, attempt=1))
+            for phase in self.trial.run_kind.phases:
+                self._note(PhaseStarted(phase=phase.name, attempt=1))
                 status, cause = "finished", ""
                 try:
                     session = session or self._open_session()
-                    if self.trial.script:
-                        self._follow_script(session, self.trial.script)
-                    else:
-                        self._follow(session, role)
+                    conduct.follow(session, phase.role)
                 except Interrupted as error:
                     status, cause = "interrupted", str(error)
                 except TimedOut as error:
-                    status, cause = "timed-out", str(error) + self._lost_hosts(session, role)
+                    status, cause = "timed-out", str(error) + self._lost_hosts(session, phase.role)
                 except Exception as error:  # Ray Train raises the workers' errors in several wrappings
-                    status, cause = "failed", self._why(role, error)
+                    status, cause = "failed", conduct.why(phase.role, error)
                     cause += required_network(self.trial.cluster.require, cause)
                     if type(error).__name__ == WORKERS_FAILED:
-                        cause += self._lost_hosts(session, role)
-                self._note(PhaseEnded(phase=phase, attempt=1, status=status, cause=cause))
+                        cause += self._lost_hosts(session, phase.role)
+                self._note(PhaseEnded(phase=phase.name, attempt=1, status=status, cause=cause))
                 if status != "finished":
-                    print(f"seatrial: {phase} {status}: {cause}", file=sys.stderr)
+                    print(f"seatrial: {phase.name} {status}: {cause}", file=sys.stderr)
                     break
         finally:
             if session is not None:
                 self._close_session(session)
-
-    def _follow(self, session: Any, role: str) -> None:
-        """Starts a group of workers and waits for its end. Raises the group's error, TimedOut or Interrupted."""
-        ranks, work = self.trial.scaling.num_workers, self.trial.training
-        group = session.start_group(role)
-        watchdog = Watchdog(self.layout, role, ranks, work.steps, work.timeout)
-        try:
-            while not group.ended(within=POLL_S):
-                if self._asked_to_stop:
-                    raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
-                if expired := watchdog.check():
-                    self._note(expired)
-                    wait_for_stacks(self.layout, role, ranks)
-                    raise TimedOut(watchdog.explain(expired))
-        except RunError:
-            group.kill()
-            raise
-
-    def _follow_script(self, session: Any, work: Script) -> None:
-        """Runs a team's own script to its end. Raises RunError with its error, TimedOut or Interrupted."""
-        from seatrial.driver.script import ScriptGroup
-
-        group = ScriptGroup(work, self.layout, self._started_with, session, forward=bool(self.address))
-        watchdog = ScriptWatchdog(self.layout, self.trial.scaling.num_workers, work.timeout)
-        try:
-            while not group.ended(within=POLL_S):
-                for attempt in group.changed():
-                    self._note(attempt)
-                    watchdog.hear(attempt)
-                if self._asked_to_stop:
-                    raise Interrupted("stopped on request (Ctrl-C or SIGTERM)")
-                if expired := watchdog.check():
-                    self._note(expired)
-                    raise TimedOut(watchdog.explain(expired))
-        except RunError:
-            group.kill()
-            if self._asked_to_stop:  # Ray signals all processes of a stopped job: the script may end first
-                raise Interrupted("stopped on request (Ctrl-C or SIGTERM)") from None
-            raise
-        finally:
-            for event in account(group, self.layout, self.trial.scaling.num_workers):
-                self._note(event)
-
-    def _why(self, role: str, error: BaseException) -> str:
-        if not self.trial.script:
-            return why_it_failed(self.layout, role, self.trial.scaling.num_workers, error)
-        return why_script_failed(self.layout, error)
 
     def _lost_hosts(self, session: Any, role: str) -> str:
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seatrial.evidence.facts import Evidence, Fact, Fault
-from seatrial.evidence.judge import Judgement, Verdict, exit_code, judge
+from seatrial.evidence.judges import Judgement, Verdict, exit_code, judge
 from seatrial.evidence.makers import observe
 from seatrial.evidence.run import Run, gather
 

@@ -40,11 +40,11 @@ def pack(trial: Trial, base: Path | None, folder: Path) -> JobPackage:
     Raises InputError.
     """
     refuse_secrets(trial)
-    trial = _relative(trial, base) if trial.script else trial
+    trial = _relative(trial, base) if trial.run_kind.own_code else trial
     document = recorded(trial)
     text = json.dumps(document)
     archive = folder / "working-dir.zip"
-    if trial.script and base:
+    if trial.run_kind.own_code and base:
         _pack_folder(base, archive, text)
     else:
         with zipfile.ZipFile(archive, "w") as zipped:
@@ -81,8 +81,7 @@ def _texts(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[tuple[str 
 
 def _relative(trial: Trial, base: Path | None) -> Trial:
     """The script's path as it will be on the cluster: below the job's working directory."""
-    assert trial.script is not None
-    script = Path(trial.script.script).resolve()
+    script = Path(trial.team_script.script).resolve()
     if base is None or not script.is_relative_to(base.resolve()):
         raise InputError(
             f"{script} does not lie below {base or 'a trial file'}",
@@ -92,7 +91,7 @@ def _relative(trial: Trial, base: Path | None) -> Trial:
     if not script.is_file():
         raise InputError(f"{script} is no file", field="workload.script", expected="a Python script")
     inside = script.relative_to(base.resolve()).as_posix()
-    return trial.model_copy(update={"workload": trial.script.model_copy(update={"script": inside})})
+    return trial.model_copy(update={"workload": trial.team_script.model_copy(update={"script": inside})})
 
 
 def _pack_folder(base: Path, archive: Path, trial: str) -> None:

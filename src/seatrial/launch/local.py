@@ -33,7 +33,7 @@ from seatrial.probe.processes import RUN_VARIABLE
 from seatrial.record import latest, read_record
 from seatrial.train.tasks.planned import check_tasks
 from seatrial.trial import Trial
-from seatrial.trial.script import Script
+from seatrial.trial.kinds import RUN, SCRIPT
 
 POLL_S = 0.2
 SLACK_S = 90.0  # added to the trial's own limits, for Ray's start and stop
@@ -65,10 +65,7 @@ def check(trial: Trial) -> Path:
         raise InputError(
             f"saw {trial.storage.path}", field="storage.path", expected="a folder: object storage is not supported yet"
         )
-    if trial.script:
-        _check_script(trial.script)
-    else:
-        _check_training(trial)
+    CHECKS[trial.run_kind.name](trial)
     gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     wanted = trial.scaling.num_workers * trial.scaling.gpus_per_worker
     if wanted > gpus:
@@ -107,11 +104,15 @@ def _check_training(trial: Trial) -> None:
     check_tasks(trial)
 
 
-def _check_script(work: Script) -> None:
-    if not Path(work.script).is_file():
+def _check_script(trial: Trial) -> None:
+    script = trial.team_script.script
+    if not Path(script).is_file():
         raise InputError(
-            f"{work.script} is no file", field="workload.script", expected="a Python script that makes a TorchTrainer"
+            f"{script} is no file", field="workload.script", expected="a Python script that makes a TorchTrainer"
         )
+
+
+CHECKS: dict[str, Callable[[Trial], None]] = {RUN.name: _check_training, SCRIPT.name: _check_script}
 
 
 class StopRequests:
@@ -196,7 +197,7 @@ def _follow(
         for name, event in follower.poll():
             on_event(name, event)
             # A script without `observe` may be silent for hours: the driver alone decides on its limits.
-            if trial.script or not name.startswith("probe-"):
+            if not trial.run_kind.planned_ranks or not name.startswith("probe-"):
                 moved = time.monotonic()
         if ended:
             return

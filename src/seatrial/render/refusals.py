@@ -95,13 +95,14 @@ def _shared(trial: Trial) -> None:
 
 def _workload(trial: Trial) -> None:
     """The built-in training must add up. A script must lie on the shared storage: no manifest carries it."""
-    if trial.script is None:
+    if not trial.run_kind.own_code:
         plan(trial)
         return
+    script = trial.team_script.script
     mount = trial.storage.volume.mountPath if trial.storage.volume else trial.storage.path
-    if not PurePath(trial.script.script).is_relative_to(mount):
+    if not PurePath(script).is_relative_to(mount):
         raise InputError(
-            f"{trial.script.script} is not below {mount}",
+            f"{script} is not below {mount}",
             field="workload.script",
             expected="a script on the storage that every pod mounts",
             fix="copy it there, or submit it to an existing Ray cluster: `seatrial run TRIAL --on http://HOST:8265`",

@@ -6,13 +6,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
+from seatrial.evidence.facts import learning, performance
 from seatrial.evidence.witness.statistics import thin
 from seatrial.report.charts import Bar, Level, Line, Point, SecondAxis, bar_chart, histogram, line_chart
-from seatrial.report.reading import clipped, mapping, number, seconds, sequence, size
-from seatrial.report.summary import transport
-from seatrial.report.view import Account
+from seatrial.report.leads import peaks, percentiles
+from seatrial.report.reading import clipped, number, seconds, size
+from seatrial.report.summary import transport_line
+from seatrial.report.view import RecordView
 
 MAX_BARS = 12
 
@@ -26,14 +27,14 @@ class Figure:
     sources: tuple[str, ...]
 
 
-def figures_of(kind: str, account: Account) -> list[Figure]:
+def figures_of(kind: str, view: RecordView) -> list[Figure]:
     """The charts of a kind, those that can be drawn."""
-    return [figure for draw in DRAWN.get(kind, ()) if (figure := draw(account))]
+    return [figure for draw in DRAWN.get(kind, ()) if (figure := draw(view))]
 
 
-def series(value: Any) -> list[tuple[float, float]]:
-    """The `[x, y]` of an array that are two numbers, in order of x, thinned to what a chart can show."""
-    pairs = [(number(p[0]), number(p[1])) for p in sequence(value) if isinstance(p, list) and len(p) == 2]
+def series(points: Sequence[tuple[float, float | None]]) -> list[tuple[float, float]]:
+    """The points of two finite numbers, in order of x, thinned to what a chart can show."""
+    pairs = [(number(x), number(y)) for x, y in points]
     return thin(sorted((x, y) for x, y in pairs if x is not None and y is not None))
 
 
@@ -49,15 +50,16 @@ def with_gaps(points: Sequence[tuple[float, float]]) -> list[Point]:
     return found
 
 
-def _loss(account: Account) -> Figure | None:
+def _loss(view: RecordView) -> Figure | None:
     """Train loss, the held-out loss before and after, and baselines brought to the same scale."""
-    curve = series(account.value("learning.train_loss"))
+    losses = view.value(learning.TRAIN_LOSS)
+    curve = series(losses) if losses else []
     if not curve:
         return None
-    before, after = (number(account.value(f"learning.heldout.loss.{p}")) for p in ("before", "after"))
+    before, after = (number(view.value(learning.LOSS.of(phase=p))) for p in ("before", "after"))
     ends = [(x, y, name) for x, y, name in ((0.0, before, "before"), (curve[-1][0], after, "after")) if y is not None]
-    second = _bits(account)
-    levels = [Level(v / second.factor, name) for name, v in _baselines(account)] if second else []
+    second = _bits(view)
+    levels = [Level(v / second.factor, name) for name, v in _baselines(view)] if second else []
     said = ", ".join(f"held-out {name} training {y:.3f}" for _, y, name in ends)
     lines = [
         Line(with_gaps(curve)),
@@ -77,31 +79,26 @@ def _loss(account: Account) -> Figure | None:
         ", held-out loss before and after training (diamonds)" if ends else ""
     )
     return Figure(
-        svg, caption + (", table models on the same windows (dashed)." if levels else "."), ("learning.train_loss",)
+        svg, caption + (", table models on the same windows (dashed)." if levels else "."), (learning.TRAIN_LOSS.id,)
     )
 
 
-def _bits(account: Account) -> SecondAxis | None:
+def _bits(view: RecordView) -> SecondAxis | None:
     """The bits/byte axis: on the same windows bits/byte is the loss times one factor, tokens over bytes over ln 2."""
-    bits, loss = (number(account.value(f"learning.heldout.{m}.before")) for m in ("bits_per_byte", "loss"))
+    bits, loss = (number(view.value(family.of(phase="before"))) for family in (learning.BITS_PER_BYTE, learning.LOSS))
     factor = bits / loss if bits and loss else 0.0
     return SecondAxis("held-out bits/byte", factor) if 1e-3 < factor < 1e3 else None
 
 
-def _baselines(account: Account) -> list[tuple[str, float]]:
-    prefix = "learning.baseline."
-    found = [
-        (f.id.removeprefix(prefix), number(f.value))
-        for f in account.facts.get("learning", ())
-        if f.known and f.id.startswith(prefix)
-    ]
-    return [(clipped(name, 24), value) for name, value in found[:6] if value is not None and value > 0]
+def _baselines(view: RecordView) -> list[tuple[str, float]]:
+    found = [(clipped(name, 24), number(value)) for name, value in view.members(learning.BASELINE, "table")[:6]]
+    return [(name, value) for name, value in found if value is not None and value > 0]
 
 
-def _heldout(account: Account) -> Figure | None:
+def _heldout(view: RecordView) -> Figure | None:
     """Held-out bits per byte against the table models."""
     names = (("before", "before training"), ("after", "after training"), ("reload", "reloaded"))
-    seen = [(label, number(account.value(f"learning.heldout.bits_per_byte.{phase}"))) for phase, label in names]
+    seen = [(label, number(view.value(learning.BITS_PER_BYTE.of(phase=phase)))) for phase, label in names]
     bars = [
         Bar(label, v, f"{v:.3f}", "second" if label != "before training" else "faint")
         for label, v in seen
@@ -109,7 +106,7 @@ def _heldout(account: Account) -> Figure | None:
     ]
     if not bars:
         return None
-    bars += [Bar(f"{name} model", v, f"{v:.3f}", "faint") for name, v in _baselines(account)]
+    bars += [Bar(f"{name} model", v, f"{v:.3f}", "faint") for name, v in _baselines(view)]
     svg = bar_chart("chart-heldout", "Held-out bits per byte", "; ".join(f"{b.label} {b.text}" for b in bars), bars)
     return Figure(
         svg,
@@ -118,24 +115,25 @@ def _heldout(account: Account) -> Figure | None:
     )
 
 
-def _steps(account: Account) -> tuple[list[tuple[float, float]], float, str]:
+def _steps(view: RecordView) -> tuple[list[tuple[float, float]], float, str]:
     """The step times in a unit that reads well."""
-    points = series(mapping(account.value("performance.step_time")).get("series"))
+    value = view.value(performance.STEP_TIME)
+    points = series(value.series) if value else []
     scale, unit = (1000.0, "ms") if points and max(y for _, y in points) < 1 else (1.0, "s")
     return [(x, y * scale) for x, y in points], scale, unit
 
 
-def _percentiles(account: Account, scale: float) -> list[Level]:
-    value = mapping(account.value("performance.step_time"))
-    known = [(p, number(value.get(p))) for p in ("p50", "p95", "p99")]
+def _percentiles(view: RecordView, scale: float) -> list[Level]:
+    value = view.value(performance.STEP_TIME)
+    known = [(p, number(taken)) for p, taken in percentiles(value)] if value else []
     return [Level(v * scale, f"{p} {seconds(v)}") for p, v in known if v is not None]
 
 
-def _step_times(account: Account) -> Figure | None:
-    points, scale, unit = _steps(account)
+def _step_times(view: RecordView) -> Figure | None:
+    points, scale, unit = _steps(view)
     if not points:
         return None
-    levels = [level for level in _percentiles(account, scale) if not level.label.startswith("p99")]
+    levels = [level for level in _percentiles(view, scale) if not level.label.startswith("p99")]
     svg = line_chart(
         "chart-steps",
         "Step time over the steady window",
@@ -148,16 +146,16 @@ def _step_times(account: Account) -> Figure | None:
     )
     return Figure(
         svg,
-        f"Time of the slowest rank in each step of the steady window. {_beside(account)}",
-        ("performance.step_time",),
+        f"Time of the slowest rank in each step of the steady window. {_beside(view)}",
+        (performance.STEP_TIME.id,),
     )
 
 
-def _distribution(account: Account) -> Figure | None:
-    points, scale, unit = _steps(account)
+def _distribution(view: RecordView) -> Figure | None:
+    points, scale, unit = _steps(view)
     if not points:
         return None
-    marks = _percentiles(account, scale)
+    marks = _percentiles(view, scale)
     svg = histogram(
         "chart-distribution",
         "Distribution of step times",
@@ -168,18 +166,18 @@ def _distribution(account: Account) -> Figure | None:
         marks=marks,
     )
     return Figure(
-        svg, "How often a step took how long, with percentiles of the whole window.", ("performance.step_time",)
+        svg, "How often a step took how long, with percentiles of the whole window.", (performance.STEP_TIME.id,)
     )
 
 
-def _beside(account: Account) -> str:
-    words = transport(account)
+def _beside(view: RecordView) -> str:
+    words = transport_line(view)
     return f"{words[:1].upper()}{words[1:]}."
 
 
-def _memory(account: Account) -> Figure | None:
-    peaks = mapping(mapping(account.value("performance.peak_memory")).get("by_process"))
-    found = [(clipped(name, 120), n) for name, v in peaks.items() if (n := number(v)) is not None and n >= 0]
+def _memory(view: RecordView) -> Figure | None:
+    value = view.value(performance.PEAK_MEMORY)
+    found = [(clipped(name, 120), peak) for name, peak in peaks(value) if peak >= 0] if value else []
     if not found:
         return None
     largest = sorted(found, key=lambda pair: -pair[1])[:MAX_BARS]
@@ -193,11 +191,11 @@ def _memory(account: Account) -> Figure | None:
     )
     rest = f" The {MAX_BARS} largest of {len(found)}." if len(found) > MAX_BARS else ""
     return Figure(
-        svg, f"Peak resident memory by process, as the host probes saw it.{rest}", ("performance.peak_memory",)
+        svg, f"Peak resident memory by process, as the host probes saw it.{rest}", (performance.PEAK_MEMORY.id,)
     )
 
 
-DRAWN: dict[str, tuple[Callable[[Account], Figure | None], ...]] = {
+DRAWN: dict[str, tuple[Callable[[RecordView], Figure | None], ...]] = {
     "learning": (_loss, _heldout),
     "performance": (_step_times, _distribution, _memory),
 }

@@ -7,7 +7,7 @@ import re
 from seatrial.report import summary
 from seatrial.report.page import moment, trial_name, verify_command
 from seatrial.report.reading import string, visible
-from seatrial.report.view import Account, VerdictView
+from seatrial.report.view import RecordView, VerdictView
 
 MAX_CELL = 320
 MAX_ROWS = 60
@@ -16,21 +16,21 @@ _SYNTAX = re.compile(r"[\\`*_\[\]<>#|~&$]")
 _LINKED = re.compile(r"(?<=[@#])(?=\w)|(?<=:)(?=//)|(?<=[wW]{3})(?=\.)")
 
 
-def markdown(account: Account) -> str:
+def markdown(view: RecordView) -> str:
     """The text."""
-    record = account.record
-    parts = [f"### {escape(trial_name(account))}: {escape(summary.headline(account))}"]
-    parts += [f"> **{label}:** {escape(text)}" for label, text in summary.banners(account)]
-    parts.append(_verdicts(account))
-    if line := summary.not_claimed(account):
+    record = view.record
+    parts = [f"### {escape(trial_name(view))}: {escape(summary.headline(view))}"]
+    parts += [f"> **{banner.label}:** {escape(banner.text)}" for banner in summary.banners(view)]
+    parts.append(_verdicts(view))
+    if line := summary.not_claimed(view):
         parts.append(escape(line))
-    parts.append(_figures(account))
+    parts.append(_figures(view))
     about = [
         f"run {code(string(record.get('run'), 200))}",
         f"sealed {escape(moment(record.get('sealed')))}",
         f"seatrial {escape(string(record.get('seatrial'), 60))}",
     ]
-    parts += [" · ".join(about), f"record {code(account.digest)}", f"verify with {code(verify_command(account))}"]
+    parts += [" · ".join(about), f"record {code(view.digest)}", f"verify with {code(verify_command(view))}"]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -55,25 +55,25 @@ def code(text: str) -> str:
     return f"{fence}{space}{flat.replace('|', chr(92) + '|')}{space}{fence}"
 
 
-def _verdicts(account: Account) -> str:
-    if not account.verdicts:
+def _verdicts(view: RecordView) -> str:
+    if not view.verdicts:
         return ""
-    rows = [_row(verdict, account) for verdict in account.shown[:MAX_ROWS]]
-    more = len(account.verdicts) - len(rows)
+    rows = [_row(verdict, view) for verdict in view.shown[:MAX_ROWS]]
+    more = len(view.verdicts) - len(rows)
     table = ["| Claim | Verdict | Asked | Seen |", "| --- | --- | --- | --- |", *rows]
     return "\n".join(table) + (f"\n\n{more} more in the record." if more > 0 else "")
 
 
-def _row(verdict: VerdictView, account: Account) -> str:
+def _row(verdict: VerdictView, view: RecordView) -> str:
     reason = f" ({escape(verdict.reason)})" if verdict.reason else ""
-    beside = f"; {escape(summary.transport(account))}" if verdict.kind == "performance" else ""
+    beside = f"; {escape(summary.transport_line(view))}" if verdict.kind == "performance" else ""
     word = f"{MARKS[verdict.word]} {escape(verdict.shown)}{reason}"
     return f"| {code(verdict.claim)} | {word} | {escape(verdict.asked) or '—'} | {escape(verdict.seen)}{beside} |"
 
 
-def _figures(account: Account) -> str:
+def _figures(view: RecordView) -> str:
     lines = [
         f"- {figure.label}: **{escape(figure.value)}**" + (f" ({escape(figure.note)})" if figure.note else "")
-        for figure in summary.key_figures(account)
+        for figure in summary.key_figures(view)
     ]
     return "\n".join(lines)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial.report import summary
 from seatrial.report.reading import mapping, sequence, string, visible
 from seatrial.report.sections import beside, sections_of
-from seatrial.report.view import Account
+from seatrial.report.view import RecordView
 from seatrial.report.words import VERDICTS
 
 if TYPE_CHECKING:
@@ -22,46 +22,46 @@ if TYPE_CHECKING:
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "June", "July", "Aug", "Sept", "Oct", "Nov", "Dec")
 
 
-def html(account: Account) -> str:
+def html(view: RecordView) -> str:
     """The page."""
-    record = account.record
+    record = view.record
     page: dict[str, Any] = {
-        "account": account,
-        "name": trial_name(account),
+        "view": view,
+        "name": trial_name(view),
         "run": string(record.get("run"), 200),
         "sealed": string(record.get("sealed"), 60),
         "sealed_shown": moment(record.get("sealed")),
         "seatrial": string(record.get("seatrial"), 60),
         "python": string(record.get("python"), 60),
         "cites": string(record.get("cites"), 100),
-        "headline": summary.headline(account),
-        "banners": summary.banners(account),
-        "not_claimed": summary.not_claimed(account),
-        "key_figures": summary.key_figures(account),
-        "asked": summary.asked_line(account),
-        "exit_line": summary.exit_line(account),
-        "transport": summary.transport(account),
-        "sections": sections_of(account),
+        "headline": summary.headline(view),
+        "banners": summary.banners(view),
+        "not_claimed": summary.not_claimed(view),
+        "key_figures": summary.key_figures(view),
+        "asked": summary.asked_line(view),
+        "exit_line": summary.exit_line(view),
+        "transport": summary.transport_line(view),
+        "sections": sections_of(view),
         "artifact_count": len(sequence(record.get("artifacts"))),
-        "verify": verify_command(account),
+        "verify": verify_command(view),
         "meanings": VERDICTS,
-        "beside": lambda fact: beside(fact, account),
+        "beside": lambda fact: beside(fact, view),
     }
     return _environment().get_template("report.html").render(page)
 
 
-def trial_name(account: Account) -> str:
+def trial_name(view: RecordView) -> str:
     """The trial's name, else the run's."""
-    metadata = mapping(mapping(account.record.get("trial")).get("metadata"))
-    return string(metadata.get("name"), 160) or string(account.record.get("run"), 160) or "unnamed trial"
+    metadata = mapping(mapping(view.record.get("trial")).get("metadata"))
+    return string(metadata.get("name"), 160) or string(view.record.get("run"), 160) or "unnamed trial"
 
 
-def verify_command(account: Account) -> str:
+def verify_command(view: RecordView) -> str:
     """The command that compares the run with this record, safe to paste whatever the run is called."""
-    run = account.record.get("run")
+    run = view.record.get("run")
     name = run if isinstance(run, str) and run.isprintable() and 0 < len(run) <= 120 and visible(run) == run else "RUN"
-    target = name if account.file == "record.json" else f"{name}/{account.file}"
-    return f"seatrial verify {shlex.quote(visible(target))} --expect {account.digest}"
+    target = name if view.file == "record.json" else f"{name}/{view.file}"
+    return f"seatrial verify {shlex.quote(visible(target))} --expect {view.digest}"
 
 
 def moment(value: Any) -> str:

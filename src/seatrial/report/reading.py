@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from typing import Any
+from typing import Any, TypeVar
 
+from seatrial.evidence.facts import FactType
+
+T = TypeVar("T")
 # Control characters, lone surrogates and the marks that reorder text: shown by their number, never obeyed.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
@@ -36,6 +39,22 @@ def number(value: Any) -> float | None:
     except OverflowError:
         return None
     return found if math.isfinite(found) else None
+
+
+def fact_of(record: dict[str, Any], type: FactType[Any]) -> dict[str, Any]:
+    """A fact as the record holds it; an empty object if it has none."""
+    return mapping(mapping(mapping(record.get("evidence")).get(type.kind)).get(type.id))
+
+
+def value_of(record: dict[str, Any], type: FactType[T]) -> T | None:
+    """The value of a known fact; None where it is not known, or has another shape than its type."""
+    fact = fact_of(record, type)
+    if fact.get("state") != "value" or "value" not in fact:
+        return None
+    try:
+        return type.read(fact["value"])
+    except ValueError:
+        return None
 
 
 def visible(text: str) -> str:
@@ -84,12 +103,19 @@ def is_digest(text: str) -> bool:
 
 
 def figure(value: float, *, grouped: bool = True) -> str:
-    """A number for reading, about six digits of it; thousands apart from 10,000 on."""
+    """A number for reading, about six digits of it; thousands apart from 10,000 on. Any number has a text."""
+    if number(value) is None:
+        return f"{value}" if isinstance(value, float) else _beyond(value)
     if value == int(value) and abs(value) < 1e15:
         return f"{int(value):,}" if grouped and abs(value) >= 10_000 else str(int(value))
     if abs(value) >= 1e15 or abs(value) < 1e-4:
         return f"{value:.5g}"
     return f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}"
+
+
+def _beyond(value: int) -> str:
+    """An integer that no float can hold, by its magnitude."""
+    return f"{'-' if value < 0 else ''}1e+{math.floor(math.log10(abs(value)))}"
 
 
 def size(count: float) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.evidence.facts import learning, performance
 from seatrial.report import tasks
 from seatrial.report.figures import Figure, figures_of
-from seatrial.report.summary import transport
-from seatrial.report.view import Account, FactView, VerdictView
+from seatrial.report.summary import transport_line
+from seatrial.report.view import FactView, RecordView, VerdictView
 from seatrial.report.words import FACTS, KINDS, METRICS, PHASES, UNGROUPED
 
-_HELDOUT = re.compile(r"learning\.heldout\.([a-z_]+)\.([a-z_]+)")
-_BASELINE = "learning.baseline."
+_HELDOUT = {family.of(phase=phase).id: (phase, name) for name, family in learning.HELDOUT.items() for phase in PHASES}
+_BASELINE = learning.BASELINE.of(table="").id
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Group:
+class FactGroup:
     """Facts under one heading; `layout` is rows, or sides for what was asked beside what was seen."""
 
     title: str
@@ -55,34 +55,34 @@ class Section:
     verdicts: tuple[VerdictView, ...]
     figures: tuple[Figure, ...]
     matrix: Matrix | None
-    groups: tuple[Group, ...]
+    groups: tuple[FactGroup, ...]
     count: int
     left_out: int
 
 
-def sections_of(account: Account) -> list[Section]:
+def sections_of(view: RecordView) -> list[Section]:
     """The kinds that were claimed or seen, in the design's order, then any that this version does not know."""
-    order = [*KINDS, *(kind for kind in account.facts if kind not in KINDS)]
-    claimed = {v.kind for v in account.verdicts}
-    return [_section(kind, account) for kind in order if account.facts.get(kind) or kind in claimed]
+    order = [*KINDS, *(kind for kind in view.facts if kind not in KINDS)]
+    claimed = {v.kind for v in view.verdicts}
+    return [_section(kind, view) for kind in order if view.facts.get(kind) or kind in claimed]
 
 
-def _section(kind: str, account: Account) -> Section:
-    facts = account.facts.get(kind, ())
+def _section(kind: str, view: RecordView) -> Section:
+    facts = view.facts.get(kind, ())
     matrix, rest = _matrix(facts)
     return Section(
         kind=kind,
         intro=KINDS.get(kind, ""),
-        verdicts=tuple(v for v in account.shown if v.kind == kind),
-        figures=tuple(figures_of(kind, account)),
+        verdicts=tuple(v for v in view.shown if v.kind == kind),
+        figures=tuple(figures_of(kind, view)),
         matrix=matrix,
         groups=tuple(_groups(kind, rest)),
         count=len(facts),
-        left_out=account.left_out.get(kind, 0),
+        left_out=view.left_out.get(kind, 0),
     )
 
 
-def _groups(kind: str, facts: Sequence[FactView]) -> list[Group]:
+def _groups(kind: str, facts: Sequence[FactView]) -> list[FactGroup]:
     """Known facts in the table's order and under its headings; layers and facts without a place under their own."""
     order = list(FACTS)
     titles = list(dict.fromkeys([group for name, (_, group) in FACTS.items() if name.startswith(f"{kind}.")]))
@@ -91,7 +91,7 @@ def _groups(kind: str, facts: Sequence[FactView]) -> list[Group]:
         group = FACTS[fact.id][1] if fact.id in FACTS else "Layers" if fact.layer else tasks.group(fact.id) or UNGROUPED
         placed.setdefault(group, []).append(fact)
     return [
-        Group(
+        FactGroup(
             title,
             tuple(sorted(found, key=lambda f: order.index(f.id) if f.id in FACTS else len(order) + tasks.place(f.id))),
             "sides" if title == "Image" else "rows",
@@ -135,9 +135,8 @@ def _place(fact: FactView) -> tuple[str, str] | None:
     """`(row, column)` of a fact in the held-out table; only facts that are one number, or none, have a place."""
     if fact.known and not fact.exact:
         return None
-    found = _HELDOUT.fullmatch(fact.id)
-    if found and found[1] in METRICS and found[2] in PHASES:
-        return found[2], found[1]
+    if fact.id in _HELDOUT:
+        return _HELDOUT[fact.id]
     if fact.id.startswith(_BASELINE):
         return fact.id, "loss" if fact.unit == "nats/token" else "bits_per_byte"
     return None
@@ -148,6 +147,6 @@ def _column(name: str, cells: dict[str, dict[str, FactView]]) -> str:
     return f"{METRICS[name]}, {units.pop()}" if len(units) == 1 else METRICS[name]
 
 
-def beside(fact: FactView, account: Account) -> str:
+def beside(fact: FactView, view: RecordView) -> str:
     """What must stand beside a fact: the transport verdict beside every throughput."""
-    return transport(account) if fact.unit == "tokens/s" or fact.id == "performance.tokens_per_second" else ""
+    return transport_line(view) if fact.unit == "tokens/s" or fact.id == performance.TOKENS_PER_SECOND.id else ""

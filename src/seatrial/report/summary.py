@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from seatrial.report.leads import change, count
-from seatrial.report.reading import figure, mapping, number, seconds, size, string
-from seatrial.report.view import Account, FactView
+from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_INTERNAL, EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
+from seatrial.evidence.facts import (
+    FactType,
+    Fault,
+    execution,
+    learning,
+    outside,
+    performance,
+    recovery,
+    transport,
+)
+from seatrial.evidence.facts.execution import ExecutedSteps
+from seatrial.evidence.facts.performance import Memory, StepTime, Throughput
+from seatrial.evidence.facts.recovery import Reload
+from seatrial.evidence.facts.transport import Bytes
+from seatrial.report.leads import change, count, peaks
+from seatrial.report.reading import clipped, figure, mapping, number, seconds, sequence, size, string
+from seatrial.report.view import FactView, RecordView
 
+T = TypeVar("T")
+MAX_FAULTS = 5
 EXIT_CODES = {
-    0: "every claim that this kind of run can establish is supported",
-    1: "a claim is refuted",
-    2: "the input is wrong",
-    3: "no claim is refuted, at least one is not established",
-    4: "the run ended early or could not be carried out",
-    70: "a fault of seatrial's own",
+    EXIT_OK: "every claim that this kind of run can establish is supported",
+    EXIT_REFUTED: "a claim is refuted",
+    EXIT_INPUT: "the input is wrong",
+    EXIT_NOT_ESTABLISHED: "no claim is refuted, at least one is not established",
+    EXIT_ENDED_EARLY: "the run ended early or could not be carried out",
+    EXIT_INTERNAL: "a fault of seatrial's own",
 }
 
 
@@ -35,13 +53,18 @@ class KeyFigure:
     anchor: str
 
 
-def headline(account: Account) -> str:
+def headline(view: RecordView) -> str:
     """`3 of 4 claims supported, 1 refuted`."""
-    words = [v.word for v in account.verdicts]
-    if account.record.get("void"):
+    if view.record.get("void"):
         return "Void: no claim can be judged"
+    counted = _counted(view)
+    return f"seatrial itself failed: {counted[:1].lower()}{counted[1:]}" if faults(view.record) else counted
+
+
+def _counted(view: RecordView) -> str:
+    words = [v.word for v in view.verdicts]
     if not words:
-        return "Looked at; nothing was claimed" if account.record.get("observed") is True else "Nothing was claimed"
+        return "Looked at; nothing was claimed" if view.record.get("observed") is True else "Nothing was claimed"
     claims = f"{len(words)} claim{'' if len(words) == 1 else 's'}"
     counted = [
         (words.count(w), name)
@@ -56,131 +79,145 @@ def headline(account: Account) -> str:
     return f"{whole}{claims} supported" if not rest else f"{words.count('supported')} of {claims} supported{rest}"
 
 
-def transport(account: Account) -> str:
+def transport_line(view: RecordView) -> str:
     """The transport verdict that stands beside every throughput."""
-    found = [v for v in account.verdicts if v.kind == "transport"]
+    found = [v for v in view.verdicts if v.kind == "transport"]
     if len(found) == 1:
         said = f"transport: {found[0].shown}"
     else:
         said = "; ".join(f"{v.claim}: {v.shown}" for v in found) or "transport: not claimed"
-    return "; ".join([said, *_paths(account)])
+    return "; ".join([said, *_paths(view)])
 
 
-def _paths(account: Account) -> list[str]:
+def _paths(view: RecordView) -> list[str]:
     """The path that was seen, claimed or not; what does not exist in the run is left out."""
-    names = (("transport.internode.path", "between hosts"), ("transport.intranode.path", "within a host"))
-    facts = [(account.fact(name), words) for name, words in names]
+    facts = ((view.fact(transport.INTERNODE), "between hosts"), (view.fact(transport.INTRANODE), "within a host"))
     return [f"{words} {fact.lead.partition(';')[0]}" for fact, words in facts if fact and fact.known and fact.lead]
 
 
-def not_claimed(account: Account) -> str:
+def not_claimed(view: RecordView) -> str:
     """One line on the kinds that nothing was claimed about; empty if there is none."""
     from seatrial.trial.claims import KINDS
 
-    claimed = {v.kind for v in account.verdicts}
+    claimed = {v.kind for v in view.verdicts}
     silent = [kind for kind in KINDS if kind not in claimed]
     if not silent:
         return ""
     line = f"Not claimed: {', '.join(silent)}"
     about = [word for kind, word in (("transport", "path"), ("performance", "value")) if kind in silent]
-    rate = _rate(account)
+    rate = _rate(view)
     if rate is None or not about:
         return f"{line}."
-    beside = "" if "transport" in silent else f" ({transport(account)})"
+    beside = "" if "transport" in silent else f" ({transport_line(view)})"
     return f"{line} — {rate:,.0f} tokens/s was seen{beside}; nothing was claimed about its {' or '.join(about)}."
 
 
-def _rate(account: Account) -> float | None:
-    return number(mapping(account.value("performance.tokens_per_second")).get("tokens_per_second"))
+def _rate(view: RecordView) -> float | None:
+    value = view.value(performance.TOKENS_PER_SECOND)
+    return number(value.tokens_per_second) if value else None
 
 
-def key_figures(account: Account) -> list[KeyFigure]:
+Shown = tuple[str, str] | None  # value and note; None where the value makes no figure
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """Made by `_figure`, so that `show` takes the values of `type`. Looked for only in records that have `among`."""
+
+    type: FactType[Any]
+    label: str
+    show: Callable[[Any, RecordView], Shown]
+    among: FactType[Any]
+
+
+def _figure(
+    type: FactType[T], label: str, show: Callable[[T, RecordView], Shown], among: FactType[Any] | None = None
+) -> _Figure:
+    return _Figure(type, label, show, among or type)
+
+
+def key_figures(view: RecordView) -> list[KeyFigure]:
     """The figures that were looked for; one that could not be seen says so."""
     found: list[KeyFigure] = []
-    for name, label, show in (
-        ("execution.executed_steps", "Steps on each rank", _steps),
-        ("learning.heldout.bits_per_byte.after", "Held-out bits per byte", _heldout),
-        *([("learning.heldout.loss.after", "Held-out loss", _loss)] if account.fact("execution.script") else []),
-        ("performance.tokens_per_second", "Throughput, tokens/s", _throughput),
-        ("transport.bytes", "Bytes on the wire", _wire),
-        ("performance.step_time", "Step time, p50", _step_time),
-        ("performance.peak_memory", "Peak memory", _memory),
-        ("recovery.reload", "Checkpoint reload", _reload),
-    ):
-        fact = account.fact(name)
-        if fact is None or fact.state == "not-applicable":
+    for wanted in _FIGURES:
+        fact = view.fact(wanted.type)
+        if fact is None or fact.state == "not-applicable" or view.fact(wanted.among) is None:
             continue
-        value, note = _shown(show, fact, account)
-        found.append(KeyFigure(label, value, note, fact.anchor))
+        beside = transport_line(view) if wanted.type == performance.TOKENS_PER_SECOND else ""
+        value, note = _shown(wanted, fact, view)
+        notes = (note, beside) if fact.known else (beside, note)
+        found.append(KeyFigure(wanted.label, value, "; ".join(filter(None, notes)), fact.anchor))
     return found
 
 
-def _shown(show: Any, fact: FactView, account: Account) -> tuple[str, str]:
-    beside = transport(account) if fact.id == "performance.tokens_per_second" else ""
+def _shown(wanted: _Figure, fact: FactView, view: RecordView) -> tuple[str, str]:
     if not fact.known:
-        return fact.state, "; ".join(part for part in (beside, fact.reason) if part)
-    try:
-        value, note = show(fact.value, account)
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError):
-        value, note = "error", "the fact has another shape than it is known to have"
-    return value, "; ".join(part for part in (note, beside) if part)
+        return fact.state, fact.reason
+    value = view.value(wanted.type)
+    made = None if value is None else wanted.show(value, view)
+    return made or ("error", "the fact has another shape than it is known to have")
 
 
-def _steps(value: Any, account: Account) -> tuple[str, str]:
-    planned = number(account.value("execution.planned_steps"))
-    low, high = number(value["min"]), number(value["max"])
-    if low is None or high is None:
-        raise ValueError("not a number")
-    shown = figure(low) if low == high else f"{figure(low)} to {figure(high)}"
-    return shown, f"asked: {figure(planned)}" if planned is not None else ""
+def _steps(value: ExecutedSteps, view: RecordView) -> Shown:
+    planned = view.value(execution.PLANNED_STEPS)
+    shown = figure(value.min) if value.min == value.max else f"{figure(value.min)} to {figure(value.max)}"
+    return shown, "" if planned is None else f"asked: {figure(planned)}"
 
 
-def _heldout(value: Any, account: Account) -> tuple[str, str]:
-    after = number(value)
-    if after is None:
-        raise ValueError("not a number")
-    shown = change(account.value("learning.heldout.bits_per_byte.before"), value) or f"{after:.2f}"
-    if mapping(account.value("learning.data")).get("synthetic") is True:
+def _heldout(after: float, view: RecordView) -> Shown:
+    before = view.value(learning.BITS_PER_BYTE.of(phase="before"))
+    shown = change(before, after) or f"{after:.2f}"
+    data = view.value(learning.DATA)
+    if data and data.synthetic:
         return shown, "random tokens: nothing can be learnt"
-    bigram = number(account.value("learning.baseline.bigram"))
-    return shown, f"a bigram model: {bigram:.2f}" if bigram is not None else ""
+    bigram = view.value(learning.BASELINE.of(table="bigram"))
+    return shown, "" if bigram is None else f"a bigram model: {bigram:.2f}"
 
 
-def _loss(value: Any, account: Account) -> tuple[str, str]:
-    before = account.value("learning.heldout.loss.before")
-    return change(before, value) or f"{float(value):.3f}", "nats/token, by the script's own evaluation"
+def _loss(after: float, view: RecordView) -> Shown:
+    before = view.value(learning.LOSS.of(phase="before"))
+    return change(before, after) or f"{after:.3f}", "nats/token, by the script's own evaluation"
 
 
-def _throughput(value: Any, _: Account) -> tuple[str, str]:
-    return f"{float(value['tokens_per_second']):,.0f}", ""
+def _throughput(value: Throughput, _: RecordView) -> Shown:
+    return f"{value.tokens_per_second:,.0f}", ""
 
 
-def _wire(value: Any, _: Account) -> tuple[str, str]:
-    rows = value["by_interface"]
-    within = sum(row["word"] == "within" for row in rows)
-    links = "; ".join(dict.fromkeys(string(row["interface"], 40) for row in rows))
+def _wire(value: Bytes, _: RecordView) -> Shown:
+    rows = value.by_interface
+    within = sum(row.word == "within" for row in rows)
+    links = "; ".join(dict.fromkeys(string(row.interface, 40) for row in rows))
     return f"{within} of {len(rows)}", f"{'interface' if len(rows) == 1 else 'interfaces'} within the band: {links}"
 
 
-def _step_time(value: Any, _: Account) -> tuple[str, str]:
-    return seconds(float(value["p50"])), f"p95 {seconds(float(value['p95']))}"
+def _step_time(value: StepTime, _: RecordView) -> Shown:
+    return seconds(value.p50), f"p95 {seconds(value.p95)}"
 
 
-def _memory(value: Any, _: Account) -> tuple[str, str]:
-    sizes = [n for v in value["by_process"].values() if (n := number(v)) is not None]
-    return size(max(sizes)), f"the largest of {count(len(sizes), 'process')}"
+def _memory(value: Memory, _: RecordView) -> Shown:
+    sizes = [peak for _, peak in peaks(value)]
+    return (size(max(sizes)), f"the largest of {count(len(sizes), 'process')}") if sizes else None
 
 
-def _reload(value: Any, _: Account) -> tuple[str, str]:
-    equal, expected = number(value["equal"]), number(value["expected"])
-    if equal is None or expected is None:
-        raise ValueError("not a number")
-    return f"{figure(equal)} of {figure(expected)}", f"items equal, step {value['step']}"
+def _reload(value: Reload, _: RecordView) -> Shown:
+    return f"{figure(value.equal)} of {figure(value.expected)}", f"items equal, step {value.step}"
 
 
-def asked_line(account: Account) -> list[tuple[str, str]]:
+_FIGURES = (
+    _figure(execution.EXECUTED_STEPS, "Steps on each rank", _steps),
+    _figure(learning.BITS_PER_BYTE.of(phase="after"), "Held-out bits per byte", _heldout),
+    _figure(learning.LOSS.of(phase="after"), "Held-out loss", _loss, among=outside.SCRIPT_NAME),
+    _figure(performance.TOKENS_PER_SECOND, "Throughput, tokens/s", _throughput),
+    _figure(transport.BYTES, "Bytes on the wire", _wire),
+    _figure(performance.STEP_TIME, "Step time, p50", _step_time),
+    _figure(performance.PEAK_MEMORY, "Peak memory", _memory),
+    _figure(recovery.RELOAD, "Checkpoint reload", _reload),
+)
+
+
+def asked_line(view: RecordView) -> list[tuple[str, str]]:
     """World size, strategy, model, data and steps as the trial asks for them: `[(name, value)]`."""
-    trial = mapping(account.record.get("trial"))
+    trial = mapping(view.record.get("trial"))
     workload = mapping(trial.get("workload"))
     ranks, each = mapping(trial.get("scaling")).get("num_workers"), number(workload.get("global_batch"))
     length = number(workload.get("sequence_length"))
@@ -226,22 +263,48 @@ def _source(data: dict[str, Any]) -> str:
     return ""
 
 
-def banners(account: Account) -> list[tuple[str, str]]:
-    """`[(label, text)]` of what must be said loudly before anything else."""
-    record = account.record
+@dataclass(frozen=True)
+class Banner:
+    """What must be said before anything else; a loud one where nothing below can be taken as it stands."""
+
+    label: str
+    text: str
+    loud: bool = False
+
+
+def banners(view: RecordView) -> list[Banner]:
+    """The banners that the record needs."""
+    record = view.record
     said = [
-        ("Void", string(record.get("void"), 600)),
-        ("Ended early", string(record.get("ended_early"), 600)),
-        ("Observed", OBSERVED if record.get("observed") is True else ""),
+        Banner("Void", string(record.get("void"), 600), loud=True),
+        Banner("Fault of seatrial's own", _faults(record), loud=True),
+        Banner("Ended early", string(record.get("ended_early"), 600)),
+        Banner("Observed", OBSERVED if record.get("observed") is True else ""),
     ]
-    return [(label, text) for label, text in said if text]
+    return [banner for banner in said if banner.text]
 
 
-def exit_line(account: Account) -> str:
-    """`Exit code 1: a claim is refuted`; empty if the record has none, or is void."""
-    code = account.record.get("exit_code")
-    if account.record.get("observed") is True and not account.verdicts:
+def _faults(record: dict[str, Any]) -> str:
+    """Errors of seatrial's own that the record holds; empty if there is none."""
+    found = faults(record)
+    if not found:
         return ""
-    if account.record.get("void") or not isinstance(code, int) or isinstance(code, bool):
+    more = f"; and {len(found) - MAX_FAULTS:,} more" if len(found) > MAX_FAULTS else ""
+    said = "; ".join(clipped(str(fault), 400) for fault in found[:MAX_FAULTS])
+    return f"{said}{more}. What is missing because of it says nothing about the run."
+
+
+def faults(record: dict[str, Any]) -> list[Fault]:
+    """The errors of seatrial's own that a record holds, in its order."""
+    held = (mapping(each) for each in sequence(record.get("faults")))
+    return [Fault(*(string(each.get(part), 300) for part in ("about", "where", "error"))) for each in held]
+
+
+def exit_line(view: RecordView) -> str:
+    """`Exit code 1: a claim is refuted`; empty if the record has none, or is void."""
+    code = view.record.get("exit_code")
+    unclaimed = view.record.get("observed") is True and not view.verdicts
+    silent = (view.record.get("void") or unclaimed) and not faults(view.record)
+    if silent or not isinstance(code, int) or isinstance(code, bool):
         return ""
     return f"Exit code {code}: {EXIT_CODES.get(code, 'no known meaning')}"

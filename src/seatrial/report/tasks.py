@@ -3,56 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from seatrial.report.reading import clipped, number, percent
+from seatrial.evidence.facts import Family, learning
+from seatrial.evidence.facts.learning import Agreement, Items, Score, TaskChange, TaskFile, TaskOverlap
+from seatrial.report.line import Line
+from seatrial.report.reading import clipped, percent
 
-PREFIX = "learning.task."
+T = TypeVar("T")
+PREFIX = learning.TASK_SCORE.pattern.partition("{")[0]
 
 
-def _share(value: Any) -> str:
-    right = f"{value['right']} of {value['items']} right, " if "right" in value else f"{value['items']} items, "
-    return right + percent(float(value["accuracy"]))
+def _share(value: Score) -> str:
+    right = f"{value.items} items, " if value.right is None else f"{value.right} of {value.items} right, "
+    return right + percent(value.accuracy)
 
 
-def _change(value: Any) -> str:
+def _change(value: TaskChange) -> str:
     """Of the ranks; the reload's own is in the table."""
-    seen = value["ranks"]
-    points, low, high = (100 * float(seen[key]) for key in ("change", "low", "high"))
-    p = number(seen["p"])
-    chance = "" if p is None else f", p = {p:.2g}"
-    gained, lost, method = seen["gained"], seen["lost"], clipped(seen["method"], 60)
-    return f"{points:+.1f} points ({low:.1f} to {high:.1f}); {gained} gained, {lost} lost{chance}; {method}"
+    seen = value.ranks
+    points, low, high = (100 * share for share in (seen.change, seen.low, seen.high))
+    chance = "" if seen.p is None else f", p = {seen.p:.2g}"
+    changed = f"{seen.gained} gained, {seen.lost} lost{chance}; {clipped(seen.method, 60)}"
+    return f"{points:+.1f} points ({low:.1f} to {high:.1f}); {changed}"
 
 
-def _file(value: Any) -> str:
-    return "the same in every phase" if value["same"] is True else "not the same in every phase"
+def _file(value: TaskFile) -> str:
+    return "the same in every phase" if value.same else "not the same in every phase"
 
 
-def _agreement(value: Any) -> str:
-    return f"before: {value['before']}, after: {value['after']} of {value['items']} items scored differently"
+def _agreement(value: Agreement) -> str:
+    return f"before: {value.before}, after: {value.after} of {value.items} items scored differently"
 
 
-def _overlap(value: Any) -> str:
-    return f"{value['found']} of {value['compared']} items compared; {value['too_short']} too short to compare"
+def _overlap(value: TaskOverlap) -> str:
+    return f"{value.found} of {value.compared} items compared; {value.too_short} too short to compare"
 
 
-def _items(value: Any) -> str:
-    return f"{value['changed']} of {value['items']} items changed, {len(value['shown'])} shown"
+def _items(value: Items) -> str:
+    return f"{value.changed} of {value.items} items changed, {len(value.shown)} shown"
 
 
-# Last part of a fact's id -> (title, line), in the order of the report.
-FACTS: dict[str, tuple[str, Callable[[Any], str] | None]] = {
-    "asked": ("As asked for", None),
-    "before": ("Before training", _share),
-    "after": ("After training", _share),
-    "base": ("Base, by the reload processes", _share),
-    "reload": ("Reloaded from the checkpoint", _share),
-    "change": ("Change, item by item", _change),
-    "agreement": ("Ranks against reload", _agreement),
-    "overlap": ("Items in the training text", _overlap),
-    "file": ("What the items were read from", _file),
-    "items": ("Items", _items),
+@dataclass(frozen=True)
+class TaskFact:
+    """A kind of fact that each task has; one without a text is shown as it is."""
+
+    family: Family[Any]
+    title: str
+    text: Callable[[Any], str] | None = None
+
+
+def _said(family: Family[T], title: str, text: Callable[[T], str]) -> TaskFact:
+    return TaskFact(family, title, text)
+
+
+# Last part of a fact's id -> what it is, in the order of the report.
+FACTS: dict[str, TaskFact] = {
+    fact.family.pattern.rpartition(".")[2].format(phase=phase): fact
+    for phase, fact in (
+        ("", TaskFact(learning.TASK_ASKED, "As asked for")),
+        ("before", _said(learning.TASK_SCORE, "Before training", _share)),
+        ("after", _said(learning.TASK_SCORE, "After training", _share)),
+        ("base", _said(learning.TASK_SCORE, "Base, by the reload processes", _share)),
+        ("reload", _said(learning.TASK_SCORE, "Reloaded from the checkpoint", _share)),
+        ("", _said(learning.TASK_CHANGE, "Change, item by item", _change)),
+        ("", _said(learning.TASK_AGREEMENT, "Ranks against reload", _agreement)),
+        ("", _said(learning.TASK_OVERLAP, "Items in the training text", _overlap)),
+        ("", _said(learning.TASK_FILE, "What the items were read from", _file)),
+        ("", _said(learning.TASK_ITEMS, "Items", _items)),
+    )
 }
 
 
@@ -67,7 +87,7 @@ def parts(fact: str) -> tuple[str, str] | None:
 def title(fact: str) -> str:
     """The title of a fact about a task; empty for any other."""
     found = parts(fact)
-    return FACTS[found[1]][0] if found else ""
+    return FACTS[found[1]].title if found else ""
 
 
 def group(fact: str) -> str:
@@ -76,10 +96,12 @@ def group(fact: str) -> str:
     return f"Task {found[0]}" if found else ""
 
 
-def line(fact: str) -> Callable[[Any], str] | None:
-    """What makes its line."""
+def line(fact: str) -> Line | None:
+    """Its line."""
     found = parts(fact)
-    return FACTS[found[1]][1] if found else None
+    if not found or (text := FACTS[found[1]].text) is None:
+        return None
+    return Line(FACTS[found[1]].family.of(task=found[0], phase=found[1]), text)
 
 
 def place(fact: str) -> int:

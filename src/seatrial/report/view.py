@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+from seatrial.evidence.facts import FactType, Family, meaning
 from seatrial.report.leads import lead, says_all
-from seatrial.report.reading import clipped, mapping, number, sequence, string
+from seatrial.report.reading import clipped, mapping, number, sequence, string, value_of
 from seatrial.report.values import Items, Layout, Listing, Node, Pairs, Scalar, Table
-from seatrial.report.words import ASKED, KINDS, REASONS, VERDICTS, title_of
+from seatrial.report.words import ASKED, KINDS, VERDICTS, title_of
 
+T = TypeVar("T")
 STATES = ("value", "not-applicable", "unknown", "error")
 VERDICT_CHARACTERS = 120_000  # of the page; a verdict takes some 500
 LIST_CHARACTERS = 60_000  # of the page, for the trial and for the sealed files each
@@ -92,7 +94,7 @@ class VerdictView:
 
 
 @dataclass(frozen=True)
-class Account:
+class RecordView:
     """The whole record, read."""
 
     record: dict[str, Any]
@@ -105,18 +107,24 @@ class Account:
     trial: Node
     artifacts: Node
 
-    def fact(self, name: str) -> FactView | None:
-        """A fact by its id, if the record has it."""
-        return next((f for f in self.facts.get(name.partition(".")[0], ()) if f.id == name), None)
+    def fact(self, type: FactType[Any]) -> FactView | None:
+        """The fact of a type, if the record has it."""
+        return next((f for f in self.facts.get(type.kind, ()) if f.id == type.id), None)
 
-    def value(self, name: str) -> Any:
-        """The value of a known fact, else None."""
-        fact = self.fact(name)
-        return fact.value if fact and fact.known else None
+    def value(self, type: FactType[T]) -> T | None:
+        """The value of a known fact; None where it is not known, or has another shape than its type."""
+        return value_of(self.record, type)
+
+    def members(self, family: Family[T], part: str) -> list[tuple[str, T]]:
+        """`(the id's part of that name, value)` of each known fact of a family whose id ends with that part."""
+        before = family.pattern.removesuffix(f"{{{part}}}")
+        ids = (f.id for f in self.facts.get(before.partition(".")[0], ()) if f.id.startswith(before))
+        named = [(name, self.value(family.of(**{part: name}))) for name in (i.removeprefix(before) for i in ids)]
+        return [(name, value) for name, value in named if value is not None]
 
 
-def read_account(record: dict[str, Any], digest: str, file: str) -> Account:
-    """The account of a parsed record. Never raises for what a record may hold."""
+def view_of(record: dict[str, Any], digest: str, file: str) -> RecordView:
+    """The view of a parsed record. Never raises for what a record may hold."""
     layout = Layout()
     facts: dict[str, tuple[FactView, ...]] = {}
     left_out: dict[str, int] = {}
@@ -133,7 +141,7 @@ def read_account(record: dict[str, Any], digest: str, file: str) -> Account:
     verdicts = _verdicts(record, anchors)
     trial = {k: v for k, v in mapping(record.get("trial")).items() if k != "claims"}
     trial_node, artifacts = (Layout(LIST_CHARACTERS).node(v) for v in (trial, sequence(record.get("artifacts"))))
-    return Account(record, digest, file, facts, verdicts, _fitting(verdicts), left_out, trial_node, artifacts)
+    return RecordView(record, digest, file, facts, verdicts, _fitting(verdicts), left_out, trial_node, artifacts)
 
 
 def _fact(kind: str, name: str, raw: Any, layout: Layout, taken: set[str]) -> FactView:
@@ -242,7 +250,7 @@ def _verdict(number: int, raw: dict[str, Any], anchors: dict[str, str]) -> Verdi
         word=word if word in VERDICTS else "unreadable",
         shown=word or "no verdict",
         reason=reason,
-        meaning=REASONS.get(reason, ""),
+        meaning=meaning(reason),
         asked=_asked(raw.get("asked")),
         seen=string(raw.get("seen"), 1000),
         links=links,

@@ -1,6 +1,6 @@
 """The claim registry: each claim that a trial may make, its parameters, and the kind of run that can establish it.
 
-A claim without a judge in `seatrial.evidence.judge` is known, but no evidence for it exists yet: its verdict is
+A claim without a judge in `seatrial.evidence.judges` is known, but no evidence for it exists yet: its verdict is
 `not-established (not-run)`.
 """
 

@@ -6,13 +6,16 @@ Nothing asks which kind it is by name. What differs between kinds is a field her
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+PhaseName = Literal["train", "reload"]
 
 
 @dataclass(frozen=True)
 class Phase:
     """A group of processes that runs to its end before the next one starts. `role` is that of each process."""
 
-    name: str
+    name: PhaseName
     role: str
 
 
@@ -21,7 +24,8 @@ class RunKind:
     """One kind of run. `establishes` says which entries of the claim registry it can establish (`established_by`).
 
     `planned_ranks`: the event files of ranks are known before the phase starts, so that a missing one is a gap.
-    `ends`: whether the run itself ends, which a job that is only looked at does not.
+    `ends`: whether the run itself ends, which a job that is only looked at does not. `own_code`: the team's own code
+    runs, which must travel with the run or lie where its hosts find it.
     """
 
     name: str
@@ -30,6 +34,7 @@ class RunKind:
     layers: tuple[str, ...]  # of the environment, that its processes must record
     planned_ranks: bool
     ends: bool
+    own_code: bool = False
     establishes: str = "run"
 
 
@@ -50,6 +55,7 @@ SCRIPT = RunKind(
     layers=("code", "hardware", "libraries", "module", "ray", "script", "settings", "torch"),
     planned_ranks=False,  # Ray Train says which ranks there were
     ends=True,
+    own_code=True,
 )
 OBSERVED = RunKind(
     name="observed",

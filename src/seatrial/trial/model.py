@@ -58,9 +58,8 @@ class Trial(Section):
 
     @model_validator(mode="after")
     def _claims_name_its_tasks(self) -> Trial:
-        evaluation = None if isinstance(self.workload, Script) else self.workload.evaluate
         for at, claim in enumerate(self.claims):
-            if claim.task is not None and (problem := unknown_task(claim.task, evaluation)):
+            if claim.task is not None and (problem := unknown_task(claim.task, self.workload.evaluate)):
                 raise SectionError(problem, "claims", at, "task")
         return self
 
@@ -74,7 +73,7 @@ class Trial(Section):
 
     @property
     def training(self) -> Workload:
-        """The built-in training. Raises TypeError if the workload is a script: callers must check `script` first."""
+        """The built-in training. Raises TypeError if the workload is a script: callers ask `run_kind` first."""
         if isinstance(self.workload, Script):
             raise TypeError(f"{self.metadata.name} runs {self.workload.script}, not the built-in training")
         return self.workload
@@ -86,15 +85,10 @@ class Trial(Section):
 
     @property
     def team_script(self) -> Script:
-        """The team's own script. Raises TypeError for the built-in training: what needs this must not be asked then."""
+        """The team's own script. Raises TypeError if it is the built-in training: callers ask `run_kind` first."""
         if not isinstance(self.workload, Script):
             raise TypeError(f"{self.metadata.name} runs the built-in training, not a script")
         return self.workload
-
-    @property
-    def script(self) -> Script | None:
-        """The team's own script, if that is the workload."""
-        return self.workload if isinstance(self.workload, Script) else None
 
     def resolved(self) -> dict[str, Any]:
         """The trial with every default filled in, as JSON. The record and the pods hold this form."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seatrial.trial.base import Section, SectionError
+from seatrial.trial.evaluation import Task
 from seatrial.trial.kinds import SCRIPT, RunKind
 from seatrial.trial.workload import Measure, Timeout
 
@@ -30,6 +31,15 @@ class Script(Section):
     synthetic: Literal["random-tokens"] | None = None
     measure: Measure = Measure()
     timeout: Timeout = Timeout()
+
+    @property
+    def evaluate(self) -> None:
+        """Nothing: what a script evaluates is its own affair."""
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """None: tasks are scored on the built-in training's model."""
+        return ()
 
     @field_validator("env")
     @classmethod

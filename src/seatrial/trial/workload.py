@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from seatrial.trial.base import Section, SectionError
 from seatrial.trial.data import Data
-from seatrial.trial.evaluation import Evaluation
+from seatrial.trial.evaluation import Evaluation, Task
 from seatrial.trial.kinds import RUN, RunKind
 
 Strategy = Literal["ddp", "fsdp", "fsdp-grad-op", "hsdp"]
@@ -112,6 +112,11 @@ class Workload(Section):
     timeout: Timeout = Timeout()
     max_failures: Literal[0] = 0
     seed: int = Field(0, ge=0, le=2**32 - 1)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that the model is scored on."""
+        return self.evaluate.tasks if self.evaluate else ()
 
     @model_validator(mode="after")
     def _chat_needs_a_template(self) -> Workload:

@@ -1,6 +1,6 @@
 """What can be known of a run: every fact with the type of its value, its unit and its meaning, and every reason.
 
-Makers (`evidence.training`, `.script`, `.observed`) and judges (`evidence.judge`) use the same types, so that a
+Makers (`evidence.training`, `.script`, `.observed`) and judges (`evidence.judges`) use the same types, so that a
 difference between what one makes and the other reads is an error of the type checker.
 """
 

@@ -103,12 +103,11 @@ class WrongRollCall:
 
 
 @dataclass(frozen=True)
-class RollCalls:
-    """Roll calls that every rank saw complete, of so many planned; those that counted somebody twice or not at all."""
+class Calls:
+    """Roll calls of one sort that were right on every rank, of so many planned."""
 
     complete: int
     planned: int | None
-    wrong: list[WrongRollCall]
 
     @property
     def all_complete(self) -> bool:
@@ -116,6 +115,13 @@ class RollCalls:
 
     def __str__(self) -> str:
         return f"{self.complete}/{self.planned}"
+
+
+@dataclass(frozen=True)
+class RollCalls(Calls):
+    """Those that every rank saw complete, and those that counted somebody twice or not at all."""
+
+    wrong: list[WrongRollCall]
 
 
 @dataclass(frozen=True)
@@ -124,28 +130,22 @@ class GradientProblem:
     step: int
     problem: str
 
+    def __str__(self) -> str:
+        return f"step {self.step}, rank {self.rank}: {self.problem}"
+
 
 @dataclass(frozen=True)
-class GradientRollCalls:
-    """Gradient roll calls that were right on every rank, of so many planned; wrong ones, and those too coarse to tell.
+class GradientRollCalls(Calls):
+    """Gradient roll calls; wrong ones, and those too coarse to tell.
 
     Of the built-in training also the tolerance, what one micro-batch is worth, and the worst deviation seen.
     """
 
-    planned: int
-    complete: int
     wrong: list[GradientProblem]
     unclear: list[GradientProblem]
     tolerance: float | None = None
     resolved: float | None = None
     worst_deviation: float | None = None
-
-    @property
-    def all_complete(self) -> bool:
-        return self.complete == self.planned
-
-    def __str__(self) -> str:
-        return f"{self.complete}/{self.planned}"
 
 
 @dataclass(frozen=True)

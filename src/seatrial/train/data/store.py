@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.canon import canonical, digest, parse, sha256
-from seatrial.train.data.baselines import BigramCounts
+from seatrial.train.data.bigrams import BigramCounts
 from seatrial.train.data.rows import TOO_LONG, BadRows, Row
 from seatrial.train.data.source import SPLITS, Source, content_digest
 from seatrial.train.data.tokenizer import Tokenizer, identity

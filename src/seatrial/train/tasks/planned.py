@@ -28,7 +28,7 @@ def check_tasks(trial: Trial, *, everywhere: bool = True) -> None:
     Without `everywhere`, a file that is missing here may exist where the ranks run.
     """
     errors: list[InputError] = []
-    for at, task in enumerate(_tasks(trial)):
+    for at, task in enumerate(trial.workload.tasks):
         try:
             _check(trial, task, f"workload.evaluate.tasks.{at}", everywhere)
         except InputErrors as several:
@@ -65,7 +65,7 @@ def _check(trial: Trial, task: Task, field: str, everywhere: bool) -> None:
 def planned_tasks(trial: Trial) -> tuple[PlannedTask, ...]:
     """Each task with the digest of its file and the number of its items, where the driver can read it."""
     tasks = []
-    for task in _tasks(trial):
+    for task in trial.workload.tasks:
         known: dict[str, Any] = {"digest": None, "items": None}
         if task.lm_eval is None and Path(task.path or "").is_file():
             file = read_items(task)
@@ -73,9 +73,3 @@ def planned_tasks(trial: Trial) -> tuple[PlannedTask, ...]:
         asked = {key: value for key, value in task.model_dump(mode="json").items() if value is not None}
         tasks.append(PlannedTask(**{**asked, "name": task.label, **known}))
     return tuple(tasks)
-
-
-def _tasks(trial: Trial) -> tuple[Task, ...]:
-    if trial.script or trial.training.evaluate is None:
-        return ()
-    return trial.training.evaluate.tasks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seatrial.evidence.facts import environment
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.look import Answer, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.look import Answer, Look, count, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 

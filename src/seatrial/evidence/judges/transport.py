@@ -5,7 +5,7 @@ from __future__ import annotations
 from seatrial.evidence.facts import transport
 from seatrial.evidence.facts.reasons import Reason
 from seatrial.evidence.facts.transport import CORROBORATED, DISAGREE, INSUFFICIENT, LOG_ONLY, PATH, REFUTED, Finding
-from seatrial.evidence.judge.look import Answer, Judge, Look, not_established, refuted, supported
+from seatrial.evidence.judges.look import Answer, Judge, Look, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 ASIDE = {LOG_ONLY: Reason.UNCORROBORATED, DISAGREE: Reason.CONTRADICTION, INSUFFICIENT: Reason.UNKNOWN}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from seatrial.evidence.facts import performance
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.look import Answer, Look, count, not_established, refuted, supported
-from seatrial.evidence.judge.transport import beside
+from seatrial.evidence.judges.look import Answer, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.transport import beside
 from seatrial.trial.claims import Claim
 
 FEWEST_STEPS = 20  # of which a 95th percentile can be told

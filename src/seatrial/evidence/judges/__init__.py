@@ -11,8 +11,8 @@ from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INTERNAL, EXIT_NOT_ESTABLISHE
 from seatrial.evidence.facts.fact import Evidence, Fault
 from seatrial.evidence.facts.reasons import Reason
 from seatrial.evidence.fault import fault
-from seatrial.evidence.judge import environment, execution, learning, performance, recovery, script, tasks, transport
-from seatrial.evidence.judge.look import (
+from seatrial.evidence.judges import environment, execution, learning, performance, recovery, script, tasks, transport
+from seatrial.evidence.judges.look import (
     NOT_ESTABLISHED,
     REFUTED,
     SUPPORTED,

@@ -10,7 +10,7 @@ from seatrial.evidence.facts import execution, learning
 from seatrial.evidence.facts.fact import Family
 from seatrial.evidence.facts.learning import BASELINE, HELDOUT
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.look import Answer, Judge, Look, not_established, refuted, supported
+from seatrial.evidence.judges.look import Answer, Judge, Look, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 Form = Callable[[float], str]

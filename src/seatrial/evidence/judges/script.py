@@ -5,9 +5,9 @@ from __future__ import annotations
 from seatrial.evidence.facts import execution, outside
 from seatrial.evidence.facts.learning import HELDOUT
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.execution import FINISHED, differing_replicas
-from seatrial.evidence.judge.learning import FORMS, compared, of_random_tokens
-from seatrial.evidence.judge.look import Answer, Judge, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.execution import FINISHED, differing_replicas
+from seatrial.evidence.judges.learning import FORMS, compared, of_random_tokens
+from seatrial.evidence.judges.look import Answer, Judge, Look, count, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 ENDED_WELL = "FINISHED"  # in Ray Train's words
@@ -72,8 +72,7 @@ def participated(_: Claim, look: Look) -> Answer:
         first = calls.wrong[0]
         return refuted(Reason.ROLL_CALL, f"roll call at {first.at} counted {first.counts}")
     if gradients.wrong:
-        worst = gradients.wrong[0]
-        return refuted(Reason.GRADIENTS, f"step {worst.step}, rank {worst.rank}: {worst.problem}")
+        return refuted(Reason.GRADIENTS, str(gradients.wrong[0]))
     ranks, asked = len(look.value(execution.EXECUTED_STEPS).by_rank), look.value(outside.RANKS).asked
     if ranks != asked:
         return refuted(Reason.RANKS, f"the trial asks for {asked} ranks, {ranks} took part")
@@ -85,8 +84,7 @@ def participated(_: Claim, look: Look) -> Answer:
         why = f"{said}: the work of one is the work of the other (a DistributedSampler is missing?)"
         return refuted(Reason.DATA, why)
     if gradients.unclear:
-        vague = gradients.unclear[0]
-        return not_established(Reason.UNCLEAR, f"step {vague.step}, rank {vague.rank}: {vague.problem}")
+        return not_established(Reason.UNCLEAR, str(gradients.unclear[0]))
     if not (calls.all_complete and gradients.all_complete):
         return refuted(Reason.ROLL_CALL, f"roll calls {calls}, gradients {gradients}")
     return supported(f"roll calls {calls}, gradients of all {ranks} ranks in {gradients}, batches of their own")

@@ -15,8 +15,8 @@ from seatrial.evidence.facts.learning import (
     TaskChange,
 )
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.learning import of_random_tokens
-from seatrial.evidence.judge.look import Answer, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.learning import of_random_tokens
+from seatrial.evidence.judges.look import Answer, Look, count, not_established, refuted, supported
 from seatrial.evidence.witness.statistics import items_for
 from seatrial.trial.claims import Claim
 

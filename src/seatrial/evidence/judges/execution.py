@@ -5,7 +5,7 @@ from __future__ import annotations
 from seatrial.evidence.facts import execution
 from seatrial.evidence.facts.execution import Updates
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.judge.look import Answer, Look, count, not_established, refuted, supported
+from seatrial.evidence.judges.look import Answer, Look, count, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
 FINISHED = "finished"
@@ -77,11 +77,9 @@ def participated(_: Claim, look: Look) -> Answer:
         first = calls.wrong[0]
         return refuted(Reason.ROLL_CALL, f"roll call at {first.at} (step {first.step}) counted {first.counts}")
     if gradients.wrong:
-        worst = gradients.wrong[0]
-        return refuted(Reason.GRADIENTS, f"step {worst.step}, rank {worst.rank}: {worst.problem}")
+        return refuted(Reason.GRADIENTS, str(gradients.wrong[0]))
     if gradients.unclear:
-        vague = gradients.unclear[0]
-        return not_established(Reason.UNCLEAR, f"step {vague.step}, rank {vague.rank}: {vague.problem}")
+        return not_established(Reason.UNCLEAR, str(gradients.unclear[0]))
     if not (calls.all_complete and gradients.all_complete):
         return refuted(Reason.ROLL_CALL, f"roll calls {calls}, gradients {gradients}")
     if step := differing_replicas(look):
