@@ -325,9 +325,9 @@ def test_what_could_not_be_asked_is_said(file: Path, cluster: LiveCluster, serve
     server.broken[VOLUMES] = HANG
     checked = ask(run((file,), Settings(kuberay="1.7", server=True)), cluster)
     assert set(checked.notes) == {
-        "persistent volumes were not asked for: timed out after 0.3 s",
-        "nodes were not asked: 403 (needs list nodes)",
-        "resource quotas of namespace ml were not asked for: 403 (needs list resourcequotas in namespace ml)",
+        "persistent volumes are unknown: timed out after 0.3 s",
+        "nodes are unknown: 403 (needs list nodes)",
+        "resource quotas of namespace ml are unknown: 403 (needs list resourcequotas in namespace ml)",
     }
 
 
@@ -360,8 +360,8 @@ def test_the_command(
     out = capsys.readouterr().out
     assert ended.value.code == 1
     assert "error pvc-missing: " in out
-    assert "namespace ml has no claim fsx-claim; expected one that is there" in out
-    assert "nodes were not asked: 403 (needs list nodes)\n" in out
+    assert "namespace ml has no claim fsx-claim; expected an existing claim" in out
+    assert "nodes are unknown: 403 (needs list nodes)\n" in out
 
 
 @pytest.mark.parametrize("form", ["json", "sarif", "junit", "github"])

@@ -238,7 +238,7 @@ spec: {accessModes: [ReadWriteMany], storageClassName: fsx-sc}
     world = World().say(ML, status("404")).say(ACCOUNTS, empty()).say(CLAIMS, empty())
     checked = answered(file(changed({}) + beside), world)
     assert rules(checked) == set()
-    assert ["namespace ml is not there yet" in note for note in checked.notes] == [True]
+    assert ["namespace ml does not exist yet" in note for note in checked.notes] == [True]
     checked = answered(file(changed({}) + beside.replace("fsx-sc", "fsx-typo")), World())
     assert "storage-class-missing" in rules(checked)
 
@@ -280,7 +280,7 @@ def test_nodes_that_may_come_make_it_a_warning(file: Callable[..., Path]) -> Non
     for world, severity, words in (
         (World(), "error", "there are none"),
         (World().with_karpenter(), "warning", "; NodePool gpu may add one"),
-        (World().say(NODE_POOLS, status("403")), "warning", "; whether something may add one is unknown"),
+        (World().say(NODE_POOLS, status("403")), "warning", "; whether an autoscaler may add one is unknown"),
     ):
         checked = answered(file({}), world.say(NODES, empty()))
         found = [f for f in checked.outcome.findings if f.rule == "no-node-fits"]
@@ -293,7 +293,7 @@ def test_a_volume_holds_its_pods_in_its_zone(file: Callable[..., Path]) -> None:
     assert len(seen(answered(file({}), world), "no-node-fits")) == 2
     checked = answered(file({}), world.say(VOLUMES, status("403")))
     assert "no-node-fits" not in rules(checked)
-    assert checked.notes == ("persistent volumes were not asked for: 403 (needs get /api/v1/persistentvolumes)",)
+    assert checked.notes == ("persistent volumes are unknown: 403 (needs get /api/v1/persistentvolumes)",)
 
 
 def test_some_old_drivers_are_a_warning(file: Callable[..., Path]) -> None:
@@ -325,7 +325,7 @@ def test_what_was_not_answered_is_said_once(file: Callable[..., Path]) -> None:
         world.say(path, status("403"))
     checked = answered(file(changed({}) + "\n---\n" + changed({"metadata.name": "other"})), world.post(status("403")))
     assert rules(checked) == set()
-    assert "nodes were not asked: 403 (needs get /api/v1/nodes)" in checked.notes
+    assert "nodes are unknown: 403 (needs get /api/v1/nodes)" in checked.notes
     assert len(checked.notes) == len(set(checked.notes)) > 8
     assert sum("server-side dry run" in note for note in checked.notes) == 2
 

@@ -28,11 +28,11 @@ class Settings:
     selection: Selection = field(default_factory=Selection)
     kuberay: str = DEFAULT_KUBERAY
     kubernetes: str = DEFAULT_KUBERNETES
-    given: frozenset[str] = frozenset()  # of the two above: what the user named counts over what a trial says
+    given: frozenset[str] = frozenset()  # which of the two above the user gave: they take precedence over a trial
     trial: Path | None = None
     fail_on: str = "error"
-    server: bool = False  # a cluster will be asked about what is read: it is kept
-    skip_others: bool = False  # pass over files that speak of no Ray resource, as always for those found in folders
+    server: bool = False  # keep the resources of the input: a cluster will be asked about them
+    skip_others: bool = False  # skip named files without a Ray resource, too, as those in folders always are
 
     def __post_init__(self) -> None:
         if version(self.kuberay) is None:
@@ -41,12 +41,12 @@ class Settings:
 
 @dataclass
 class Checked:
-    """What came of it: the outcome, the files that were read, what the reader should know about it."""
+    """The outcome, the files that were read, and notes for the reader."""
 
     outcome: CheckResult
     paths: list[str]
     notes: tuple[str, ...]
-    input: Given | None = None  # what was read, where a cluster will be asked about it
+    input: Given | None = None  # the resources of the input, if a cluster will be asked about them
 
 
 def run(paths: tuple[Path, ...], settings: Settings, stdin: BinaryIO | None = None) -> Checked:

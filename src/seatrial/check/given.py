@@ -1,4 +1,4 @@
-"""What the input brings to a cluster: its Ray resources, and what would be created beside them."""
+"""What the input would create in a cluster: Ray resources, and resources that they refer to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BESIDE = (*_NOWHERE, "ServiceAccount", "PersistentVolumeClaim", "LocalQueue")
 
 @dataclass
 class Given:
-    """Filled file by file, as they are read."""
+    """The resources of the input, added file by file."""
 
     manifests: list[Manifest] = field(default_factory=list)
     others: list[Value] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Given:
         self.others += [root for root in beside if root["kind"].raw in _BESIDE]
 
     def add_bytes(self, raw: bytes, name: str) -> None:
-        """The same of a file that speaks of no Ray resource, and so is not checked. What cannot be read is left out."""
+        """The resources of a file without a Ray resource, which is not checked. Unreadable documents are left out."""
         if any(kind.encode() in raw for kind in _BESIDE):
             found = (item for item in documents(raw, name) if not isinstance(item, InputError))
             self.add([root for item in found for root in unlisted(item)])

@@ -36,7 +36,7 @@ class Input:
 
 
 def files(paths: tuple[Path, ...]) -> Iterator[Input | InputError]:
-    """Every file that the paths name; folders are searched for YAML and JSON. A path that is not there is an error."""
+    """Every file that the paths name; folders are searched for YAML and JSON. A missing path is an error."""
     for path in paths:
         if str(path) == STDIN or not path.is_dir():
             yield Input(path, named=True)
@@ -89,7 +89,7 @@ def name(path: Path) -> str:
 def rendered(path: str) -> tuple[str, str]:
     """The file on disk that a finding's path is about, and the name of what was rendered from it, if it is a trial.
 
-    `#` may stand in a file's own name too: whichever file is there decides.
+    `#` may stand in a file's own name too: the file that exists decides.
     """
     file, mark, name = path.rpartition(_RENDERED)
     return (file, name) if mark and Path(file).is_file() and not Path(path).exists() else (path, "")

@@ -41,7 +41,7 @@ def command(
         raise InputError("saw -", field="--output", expected="a folder beside --json or --kustomize")
     try:
         rendered = render(loaded.trial, cluster_only=cluster_only, kustomize=kustomize, name_suffix=name_suffix)
-    except InputError as error:  # an option does not stand in the trial's file
+    except InputError as error:  # an option, not a key of the trial's file
         raise error if error.field == "cluster_only" else loaded.locate(error) from None
     if output == "-":
         click.echo(rendered.stream(), nl=False)

@@ -59,7 +59,7 @@ def command(trial_file: Path | None, as_json: bool, address: str, detach: bool) 
 
 @options(address="--on")
 def _on(loaded: Loaded, file: Path | None, address: str, detach: bool, as_json: bool) -> int:
-    """Submits to a cluster that is there; follows and collects unless detached."""
+    """Submits to an existing Ray cluster; follows and collects unless detached."""
     from seatrial.cli.attach import hints, watch
     from seatrial.launch.jobs import submit
     from seatrial.launch.jobs_dashboard import Dashboard
@@ -69,7 +69,7 @@ def _on(loaded: Loaded, file: Path | None, address: str, detach: bool, as_json: 
 
     try:
         submitted = submit(loaded.trial, file.resolve().parent if file else None, address, warn)
-    except InputError as error:  # the address does not stand in the trial's file
+    except InputError as error:  # the address is an option, not a key of the trial's file
         raise error if error.field == "address" else loaded.locate(error) from None
     if detach:
         if as_json:

@@ -1,4 +1,4 @@
-"""Texts that Kubernetes gives a meaning of its own, as k8s.io/apimachinery reads them: amounts and versions."""
+"""Amounts and versions, read as k8s.io/apimachinery reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def quantity(text: str) -> Fraction | None:
 
 
 def quantities(given: Json | None) -> dict[str, Fraction]:
-    """A map of amounts, such as a node's `allocatable`, without what is no quantity."""
+    """A map of amounts, such as a node's `allocatable`, without values that are no quantity."""
     read = {key: quantity(str(value)) for key, value in (given or {}).items()}
     return {key: amount for key, amount in read.items() if amount is not None}
 

@@ -23,21 +23,21 @@ _LOG_LINES = 200
 
 
 class LiveCluster:
-    """Asks the API server; a question is one request, some are a few.
+    """Asks the API server; most questions are one request.
 
-    `title` is how messages name the cluster, `namespace` the one of the context, for resources that name none.
+    `title` names the cluster in messages. `namespace` is the context's, for resources that name none.
     """
 
     def __init__(self, api: ApiServer, title: str, namespace: str):
         self._api, self.title, self.namespace = api, title, namespace
         self._served: dict[str, list[str]] | Unanswered | None = None
 
-    # What the cluster is
+    # The whole cluster
 
     def definition(self, kind: str) -> Definition | Unanswered | None:
         """The CRD of a kind of group ray.io, None where it is not installed.
 
-        Where it may not be read it comes from OpenAPI, which every user may read.
+        For a user who may not read CRDs it comes from OpenAPI, which every user may read.
         """
         crds = Collection("apiextensions.k8s.io/v1", "CustomResourceDefinition")
         found = self._one(crds, f"{kind.lower()}s.ray.io", Definition.of)
@@ -65,9 +65,9 @@ class LiveCluster:
         return self._list(Collection("apps/v1", "Deployment"), Operator.of, {"labelSelector": LABELS})
 
     def autoscalers(self) -> tuple[str, ...] | Unanswered:
-        """What may add nodes, by name.
+        """The names of what may add nodes.
 
-        Karpenter, and so EKS Auto Mode, by its NodePools; the Cluster Autoscaler by the status that it writes.
+        A NodePool shows Karpenter, and so EKS Auto Mode; a status in a ConfigMap shows the Cluster Autoscaler.
         """
         pools = self._of_group("karpenter.sh", "NodePool", _name)
         if pools and not isinstance(pools, Unanswered):
@@ -89,7 +89,7 @@ class LiveCluster:
     def volumes(self) -> tuple[PersistentVolume, ...] | Unanswered:
         return self._list(Collection("v1", "PersistentVolume"), PersistentVolume.of)
 
-    # What a namespace has
+    # One namespace
 
     def namespace_phase(self, namespace: str) -> str | Unanswered | None:
         """`Active` or `Terminating`; None where there is no such namespace."""

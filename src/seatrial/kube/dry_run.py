@@ -56,13 +56,13 @@ def _verdict(
     if answer is None or answer.get("kind") != "Status":
         return refused(code, needs)
     found = parsed(lambda status: rejected(code, status), answer)
-    if found is None and (code == 400 or code >= 500):  # a webhook that knows no dry run, or does not answer
+    if found is None and (code == 400 or code >= 500):  # a webhook without dry runs, or without an answer
         return Unanswered(f"{code}: {clean(str(answer.get('message')), 200)}")
     return found or refused(code, needs)
 
 
 def rejected(code: int, status: Json) -> Rejected | None:
-    """A Status that refuses a resource; None where it refuses the question instead: no permission, no dry run there."""
+    """A Status that refuses a resource; None where it refuses the request itself, such as for a missing permission."""
     message = str(status.get("message") or "")
     if code in (401, 409, 429) or code >= 500 or (code == 403 and _NO_PERMISSION.search(message)):
         return None

@@ -13,17 +13,17 @@ LABELS = "app.kubernetes.io/name in (kuberay-operator,kuberay)"  # of KubeRay's 
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator in its container."""
+    """KubeRay's operator, by the container of its Deployment."""
 
     namespace: str
     image: str
-    version: str  # of the image tag, `1.6.1`; empty where the tag says none
-    gates: Mapping[str, bool]  # as given by --feature-gates; the others are as by default
-    scheduler: str | None  # batch scheduler, empty for none; None where a file in the pod says it
+    version: str  # of the image's tag, `1.6.1`; empty where the tag has none
+    gates: Mapping[str, bool]  # as --feature-gates sets them; the others have their defaults
+    scheduler: str | None  # batch scheduler, empty for none; None where a configuration file in the pod sets it
 
     @classmethod
     def of(cls, deployment: Json) -> Operator:
-        """Its container is the one of that name or of that image, else the first."""
+        """The container is the one with `kuberay` in its name or image, else the first."""
         containers = deployment["spec"]["template"]["spec"]["containers"]
         ours = (c for c in containers if "kuberay" in c["name"] or "kuberay" in c["image"])
         container = next(ours, containers[0])

@@ -35,7 +35,7 @@ class Queue:
 
     @classmethod
     def of(cls, item: Json) -> Queue:
-        """Without the condition Active nothing is known against it."""
+        """A queue without the condition Active counts as active."""
         conditions = (item.get("status") or {}).get("conditions") or ()
         against = [c for c in conditions if c["type"] == "Active" and c["status"] == "False"]
         return cls(item["metadata"]["name"], against[0].get("reason") or "not active" if against else "")

@@ -25,7 +25,7 @@ _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 @dataclass(frozen=True)
 class Node:
-    """A node as the scheduler sees it, without what already runs on it."""
+    """A node as the scheduler sees it, without the pods that run on it."""
 
     name: str
     labels: Mapping[str, str]
@@ -35,7 +35,7 @@ class Node:
 
     @classmethod
     def of(cls, item: Json) -> Node:
-        """A Node of v1. A cordoned one has the taint that the scheduler acts on, even before the controller adds it."""
+        """A Node of v1. A cordoned node has the taint for it at once, even before the controller adds it."""
         meta, spec, status = item["metadata"], item.get("spec") or {}, item["status"]
         taints = [Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()]
         if spec.get("unschedulable") and _CORDONED not in taints:

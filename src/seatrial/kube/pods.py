@@ -48,7 +48,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class KubernetesEvent:
-    """Something that happened to an object, `last` time (RFC 3339) of `count`."""
+    """Something that happened to an object `count` times; `last` is a time in RFC 3339."""
 
     about: str  # kind/name
     type: str  # Normal | Warning

@@ -1,4 +1,4 @@
-"""Starts a trial somewhere and follows it: this machine, or with `launch.jobs` a Ray cluster that is there already."""
+"""Starts a trial and follows it: on this machine, or with `launch.jobs` on an existing Ray cluster."""
 
 from seatrial.launch.local import SealedRun, run
 

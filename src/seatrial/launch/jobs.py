@@ -1,4 +1,4 @@
-"""A trial as a job of a Ray cluster that is there already: submit, follow, stop. The run outlives this process."""
+"""A trial as a job of an existing Ray cluster: submit, follow, stop. The run outlives this process."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from seatrial.launch.jobs_submitted import PREFIX, Submission
 from seatrial.trial import Trial
 
 ENTRYPOINT = f"python -m seatrial.driver --trial {TRIAL} --address auto --deliver"
-# Ray kills a job three seconds after it asked it to stop, unless the job's own environment says otherwise. A driver
-# needs longer: workers end, hosts are asked for what they saw, the record is written.
+# Seconds from Ray's request to stop until it kills the job. Its default of three is too short for a driver, which waits
+# for workers, collects from the hosts and writes the record.
 STOP_S = 120
-GUARD_S = 120.0  # what the guard of a driver that was killed takes to seal
+GUARD_S = 120.0  # the longest time in which the guard seals after its driver was killed
 OLDEST_PYTHON, OLDEST_RAY = (3, 11), (2, 56)
 POLL_S, RAREST_S = 2.0, 30.0
-SHARE = 10  # a log always comes whole: a tenth of the time is spent on reading it, but for one that takes very long
-LOST_S = 300.0  # without an answer for so long, following ends; the run does not
+SHARE = 10  # a request reads the whole log: the pause after it is this many times as long
+LOST_S = 300.0  # following ends after so long without an answer; the run goes on
 SEALED = "sealed "
 Say = Callable[[str], None]
 Answer = TypeVar("Answer")
 
 
 def submit(trial: Trial, base: Path | None, address: str, warn: Say) -> Submission:
-    """Hands a trial to a cluster. `base` is the folder of its file, `warn` is told what may matter on that cluster.
+    """Submits a trial to a cluster. `base` is the folder of its file; `warn` gets what may go wrong on that cluster.
 
-    Raises InputError: then nothing runs.
+    Raises InputError; then nothing runs.
     """
     check_client()
     refuse_secrets(trial)
@@ -55,9 +55,9 @@ def submit(trial: Trial, base: Path | None, address: str, warn: Say) -> Submissi
     for line in (*differences(versions), *local_paths(trial, base)):
         warn(line)
     submission = Submission(_name(trial), dashboard.address, trial.slug, utc())
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder, _quiet():
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder, quiet():
         package = pack(trial, base, Path(folder))
-        path = jobs_submitted.keep(submission)  # before it: what became of it can be asked then
+        path = jobs_submitted.keep(submission)  # before the job exists, so that no job is ever unknown here
         try:
             _submit(dashboard, submission, trial, package)
         except InputError:
@@ -77,7 +77,7 @@ def check_client() -> None:
 
 
 def differences(versions: Versions) -> list[str]:
-    """What differs between this client and the cluster. Raises InputError for a Python that cannot run the driver."""
+    """Differences between this client and the cluster. Raises InputError for a Python that cannot run the driver."""
     said, own = [], version("ray")
     if _numbers(versions.ray)[:2] != _numbers(own)[:2]:
         said.append(f"the cluster runs Ray {versions.ray}, this client {own}")
@@ -98,13 +98,13 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _name(trial: Trial) -> str:
-    """A submission id that sorts by time and is free on every cluster."""
+    """A submission id that sorts by time and is unique on every cluster."""
     stamp = re.sub(r"\D", "", utc()[:19])
     return f"{PREFIX}{stamp[:8]}-{stamp[8:]}-{trial.slug}-{secrets.token_hex(2)}"
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without Ray's own lines about uploads."""
     logging.disable(logging.WARNING)
     try:
@@ -125,8 +125,8 @@ def _submit(dashboard: Dashboard, submission: Submission, trial: Trial, package:
         client(dashboard).submit_job(
             entrypoint=ENTRYPOINT, submission_id=submission.id, runtime_env=runtime_env, metadata=metadata
         )
-    except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
-        with contextlib.suppress(NoAnswer, NoJob):  # only the answer may have been lost
+    except Exception as error:  # requests, aiohttp and Ray raise many classes
+        with contextlib.suppress(NoAnswer, NoJob):  # perhaps only the answer was lost
             dashboard.job(submission.id)
             return
         lines = str(error).strip().splitlines() or [type(error).__name__]
@@ -137,7 +137,7 @@ def _submit(dashboard: Dashboard, submission: Submission, trial: Trial, package:
 
 
 def client(dashboard: Dashboard) -> Any:
-    """Ray's client for the one address that was given: left alone, it would follow RAY_ADDRESS instead."""
+    """Ray's client for the dashboard's address. RAY_ADDRESS would take precedence, so it is hidden meanwhile."""
     from ray.job_submission import JobSubmissionClient
 
     others = {name: os.environ.pop(name) for name in ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS") if name in os.environ}
@@ -148,13 +148,13 @@ def client(dashboard: Dashboard) -> Any:
 
 
 def attach(name: str, address: str) -> tuple[Dashboard, SubmittedJob]:
-    """The dashboard and the job of a run that was submitted from here, or with `address` from anywhere.
+    """The dashboard and the job of a run. Without `address` the run was submitted from here, with it from anywhere.
 
     Raises InputError, EvidenceError.
     """
     if not address:
         submission = jobs_submitted.find(name)
-        dashboard, _ = Dashboard.open(submission.address, field="")  # nobody gave it now
+        dashboard, _ = Dashboard.open(submission.address, field="")  # the address is no argument of this call
         return dashboard, at_once(lambda: dashboard.job(submission.id))
     dashboard, _ = Dashboard.open(address)
     jobs = {job.id: job for job in at_once(dashboard.jobs) if job.id.startswith(PREFIX) or job.id == name}
@@ -164,7 +164,7 @@ def attach(name: str, address: str) -> tuple[Dashboard, SubmittedJob]:
 
 
 def at_once(ask: Callable[[], Answer]) -> Answer:
-    """One answer, without another try. Raises InputError where the dashboard gives none."""
+    """The answer to a single request. Raises InputError where the dashboard gives none."""
     try:
         return ask()
     except NoAnswer as error:
@@ -179,7 +179,7 @@ class LogTail:
         self._shown = 0
 
     def more(self, last: bool = False) -> list[str]:
-        """Lines that are new; the unfinished one only if it is the `last` time. Raises NoAnswer."""
+        """New lines; an unfinished one only the `last` time. Raises NoAnswer."""
         text = self._dashboard.log(self._name)
         end = len(text) if last else text.rfind("\n") + 1
         fresh, self._shown = text[self._shown : end], max(end, self._shown)
@@ -187,9 +187,9 @@ class LogTail:
 
 
 def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = None) -> SubmittedJob:
-    """Shows the job's lines until it ends; with `tail`, those that it has not shown.
+    """Shows the job's lines until it ends; with `tail`, only lines that it has not shown yet.
 
-    Raises RunError when the dashboard does not answer for LOST_S: the run goes on without this process.
+    Raises RunError when the dashboard does not answer for LOST_S; the run goes on without this process.
     """
     tail, since, told = tail or LogTail(dashboard, name), time.monotonic(), False
     while True:
@@ -209,7 +209,7 @@ def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = Non
             told = True
         except NoJob as error:
             raise RunError(f"{error}; was the cluster started anew?") from None
-        except InputError as error:  # what was right when following began, such as a token that has been replaced
+        except InputError as error:  # the dashboard refuses what it took before, such as a token that was replaced
             raise RunError(f"{error}; the run goes on there: `seatrial attach {name}`") from None
         time.sleep(min(max(POLL_S, (time.monotonic() - began) * SHARE), RAREST_S))
 
@@ -217,10 +217,10 @@ def follow(dashboard: Dashboard, name: str, say: Say, tail: LogTail | None = Non
 def stop(dashboard: Dashboard, job: SubmittedJob, say: Say) -> str:
     """Stops a run and waits until it is sealed; returns the sealed record's path on the cluster.
 
-    Empty if the run had not begun. Raises RunError if it ends without a seal.
+    Empty if the run had not begun. Raises RunError if it ends without a sealed record.
     """
     tail = LogTail(dashboard, job.id)
-    at_once(tail.more)  # what was said before is not said again
+    at_once(tail.more)  # skips the lines so far
     if not job.ended:
         at_once(lambda: dashboard.stop(job.id))
         say(f"seatrial: asked {job.id} to stop; it seals what it saw, which may take a minute")
@@ -241,7 +241,8 @@ def stop(dashboard: Dashboard, job: SubmittedJob, say: Say) -> str:
 def said(log: str, start: str) -> str:
     """The rest of seatrial's own line that starts so; empty if there is none.
 
-    Its run directory comes before all that a script may say: the first such line counts. Of others the last does.
+    The first line with the run directory counts: it comes before anything that a script prints. Of other lines the last
+    counts.
     """
     begin = f"seatrial: {start}"
     found = [line.removeprefix(begin).strip() for line in log.splitlines() if line.startswith(begin)]

@@ -1,4 +1,4 @@
-"""Brings the sealed record of a job here: from its storage where that is mounted, else from the job's log."""
+"""Fetches the sealed record of a job: from its storage if that is mounted here, else from the job's log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seatrial.record.verify import COLLECTED
 
 @dataclass(frozen=True)
 class Collected:
-    """A sealed record that lies here and is intact. `left_out` stayed on the cluster."""
+    """An intact sealed record on this machine. `left_out` are files that stayed on the cluster."""
 
     record: Path
     content: dict[str, Any]
@@ -34,11 +34,11 @@ class Collected:
 
 
 def collect(dashboard: Dashboard, job: SubmittedJob, to: Path | None, default: Path) -> Collected:
-    """The record of a run that has ended.
+    """The record of a run that has ended, copied into `to`.
 
-    It is copied into `to`. Without `to` it stays where it lies if the cluster's storage is mounted here, else it is
-    copied into `default`. Raises InputError while the run goes on, RunError if there is no record, EvidenceError for a
-    copy that is not what was sealed.
+    Without `to` it stays on the cluster's storage if that is mounted here, else it is copied into `default`. Raises
+    InputError while the run goes on, RunError if there is no record, EvidenceError for a copy that is not what was
+    sealed.
     """
     if not job.ended:
         fix = f"`seatrial attach {job.id}` follows it, `seatrial stop {job.id}` ends it"
@@ -52,7 +52,7 @@ def collect(dashboard: Dashboard, job: SubmittedJob, to: Path | None, default: P
 
 
 def _whole_log(dashboard: Dashboard, job: SubmittedJob) -> str:
-    """The log once it says where the record is. A job that was killed is sealed by its guard, somewhat later."""
+    """The log once it says where the record is: the guard of a killed driver seals somewhat later."""
     deadline = time.monotonic() + GUARD_S
     while True:
         try:
@@ -65,7 +65,7 @@ def _whole_log(dashboard: Dashboard, job: SubmittedJob) -> str:
 
 
 def _mounted(log: str) -> Path | None:
-    """The record on the cluster's storage if that is mounted here: its digest must agree, not only its name."""
+    """The record on the cluster's storage if that is mounted here: a file that has the record's digest."""
     digest, _, directory = said(log, RECORD).partition(" in ")
     with contextlib.suppress(OSError):
         for path in Path(directory).glob("record*.json") if directory else ():
@@ -98,7 +98,7 @@ def _by_hand(directory: str) -> str:
 
 
 def _write(delivery: Delivery, to: Path, address: str, job: SubmittedJob) -> Collected:
-    """Copies the record, whole or not at all. A copy that is there already is taken if it is the same record."""
+    """Copies the record, whole or not at all. An existing copy of the same record is used."""
     head, target = delivery.head, to / delivery.head.run
     if target.exists():
         if (target / head.file).is_file() and file_digest(target / head.file) == head.record:
@@ -125,7 +125,7 @@ def _umask() -> int:
 
 
 def _checked(path: Path, left_out: list[str]) -> Collected:
-    """Raises EvidenceError for what is not as it was sealed."""
+    """The record at `path`. Raises EvidenceError if it differs from what was sealed."""
     content, digest = read_record(path)
     if problems := verify(path).problems:
         raise EvidenceError(f"{path.parent} is not what was sealed: {problems[0]} ({len(problems)} differences)")

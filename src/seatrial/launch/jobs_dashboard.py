@@ -1,4 +1,4 @@
-"""A Ray cluster's dashboard, by its REST API for jobs. Every wait is bounded, every refusal one line.
+"""The REST API for jobs of a Ray cluster's dashboard. Every wait is bounded, every refusal is one line.
 
 Needs neither Ray nor a library, so that `attach`, `stop` and `collect` run on any machine. A token is sent only to a
 cluster that asks for one, and never along a redirect.
@@ -21,8 +21,8 @@ from typing import Any, Self
 
 from seatrial.errors import InputError, RunError, clean
 
-CONNECT_S = 10.0  # a dashboard that lives answers its version at once
-READ_S = 120.0  # a long log, read from the head's disk and sent in one answer
+CONNECT_S = 10.0  # a dashboard that works answers its version at once
+READ_S = 120.0  # a long log is read from the head's disk and sent in one answer
 TOKEN, TOKEN_PATH, TOKEN_FILE = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", ".ray/auth_token"  # in Ray's own order
 CERTIFICATES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 ADDRESS = "the address of a Ray dashboard, as in http://HOST:8265"
@@ -38,7 +38,7 @@ class NoJob(InputError):
 
 @dataclass(frozen=True)
 class Versions:
-    """What runs on the cluster; `python` is empty where the dashboard does not tell."""
+    """Versions on the cluster; `python` is empty where the dashboard does not say."""
 
     ray: str
     python: str
@@ -81,7 +81,7 @@ def _trust() -> ssl.SSLContext:
 
 
 def find_token() -> tuple[str, str]:
-    """A token and where it was found; empty if there is none. Raises InputError for a file that cannot be read."""
+    """A token and its source; both empty if there is none. Raises InputError for a file that cannot be read."""
     if token := os.environ.get(TOKEN, "").strip():
         return token, TOKEN
     named = os.environ.get(TOKEN_PATH, "")
@@ -96,23 +96,23 @@ def find_token() -> tuple[str, str]:
 
 
 def address_of(text: str) -> str:
-    """The address as it is used: without a slash at its end. Raises InputError."""
+    """The address with a port and without a slash at its end. Raises InputError."""
     parts = urllib.parse.urlsplit(text)
     with contextlib.suppress(ValueError):
         if parts.scheme in ("http", "https") and parts.hostname and not (parts.query or parts.fragment):
             if parts.username or parts.password:
                 raise InputError("holds a password", field="address", expected=f"{ADDRESS}, and a token in {TOKEN}")
-            return f"{parts.scheme}://{parts.netloc}:{8265}" if not _port(parts) else text.rstrip("/")
+            return f"{parts.scheme}://{parts.netloc}:8265" if not _port(parts) else text.rstrip("/")
     raise InputError(f"saw {clean(text)}", field="address", expected=ADDRESS)
 
 
 def _port(parts: urllib.parse.SplitResult) -> bool:
-    """Whether the address can stand as it is: with a port, or to a proxy. Raises ValueError for a wrong port."""
+    """Whether the address needs no port added: it has one, or leads to a proxy. Raises ValueError for a wrong port."""
     return parts.port is not None or parts.scheme == "https" or parts.path not in ("", "/")
 
 
 class Dashboard:
-    """Requests to one dashboard. Raises InputError for what another try cannot change, NoAnswer for the rest."""
+    """Requests to one dashboard. Raises NoAnswer where another try may help, else InputError."""
 
     def __init__(self, address: str):
         self.address = address_of(address)
@@ -123,7 +123,7 @@ class Dashboard:
 
     @classmethod
     def open(cls, address: str, field: str = "address") -> tuple[Self, Versions]:
-        """A dashboard that answers, and what runs there. Raises InputError, about `field`: nothing has begun yet."""
+        """A dashboard that answers, and its versions. Raises InputError about `field`."""
         try:
             dashboard = cls(address)
             return dashboard, dashboard.versions()
@@ -134,9 +134,9 @@ class Dashboard:
             raise InputError(error.seen, field=about, expected=error.expected, fix=error.fix) from None
 
     def versions(self) -> Versions:
-        """Which Ray and Python run there; finds out whether a token is asked for."""
+        """The cluster's Ray and Python. Also finds out whether a token is needed."""
         ray = str(self._map("GET", "/api/version", CONNECT_S, "ray_version")["ray_version"])
-        with contextlib.suppress(InputError, NoAnswer):  # an older Ray does not tell, and nothing depends on it
+        with contextlib.suppress(InputError, NoAnswer):  # an older Ray does not say, and nothing depends on it
             data = self._map("GET", "/api/v0/cluster_metadata", CONNECT_S, "data")["data"]
             return Versions(ray, str(data.get("pythonVersion") or "") if isinstance(data, dict) else "")
         return Versions(ray, "")
@@ -153,11 +153,11 @@ class Dashboard:
         return [_job(each) for each in listed if isinstance(each, dict) and each.get("submission_id")]
 
     def log(self, name: str) -> str:
-        """All that the job has said so far."""
+        """The job's whole output so far."""
         return str(self._map("GET", f"{_path(name)}/logs", READ_S, "logs")["logs"])
 
     def stop(self, name: str) -> bool:
-        """Asks the job to stop; whether it was still running."""
+        """Asks the job to stop. Returns whether it was still running."""
         return bool(self._map("POST", f"{_path(name)}/stop", READ_S, "stopped")["stopped"])
 
     def _map(self, method: str, path: str, patience: float, *keys: str) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class Dashboard:
                 return _read(error, error.code)
 
     def _refuse(self, status: int, kind: str, body: bytes, path: str) -> None:
-        """Raises for every status that is not the answer."""
+        """Raises for every status but 200."""
         said = _gist(body) if kind != "text/html" else f"a page ({kind})"
         if status in (401, 403):
             raise self._no_entry(status, said)
@@ -254,6 +254,6 @@ def _read(answer: Any, status: int) -> tuple[int, str, bytes]:
 
 
 def _gist(body: bytes) -> str:
-    """What a failed request says, in one line: of a traceback the last line."""
+    """The reason in a failed answer: its last line, as in a traceback."""
     lines = [line.strip() for line in body.decode("utf-8", "replace").splitlines() if line.strip()]
     return clean(re.sub(r"\s+", " ", lines[-1]), 200) if lines else "nothing"

@@ -27,7 +27,7 @@ LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"
 
 @dataclass(frozen=True)
 class JobPackage:
-    """On disk: the folder of seatrial's own module, and a zip that becomes the job's working directory."""
+    """The folder of seatrial's own module, and a zip that becomes the job's working directory."""
 
     module: Path
     working_dir: Path
@@ -35,7 +35,7 @@ class JobPackage:
 
 
 def pack(trial: Trial, base: Path | None, folder: Path) -> JobPackage:
-    """Writes what travels below `folder`. `base` is where the trial's file lies; a script must lie there or below.
+    """Writes the package into `folder`. `base` is the folder of the trial's file; a script must lie there or below.
 
     Raises InputError.
     """
@@ -49,23 +49,23 @@ def pack(trial: Trial, base: Path | None, folder: Path) -> JobPackage:
     else:
         with zipfile.ZipFile(archive, "w") as zipped:
             _add(zipped, text)
-    return JobPackage(_own_module(folder), archive, digest(document))
+    return JobPackage(own_module(folder), archive, digest(document))
 
 
 def refuse_secrets(trial: Trial) -> None:
-    """Raises InputError for a variable that looks like a secret: Ray shows a job's environment to all who may look."""
+    """Raises InputError for a variable that looks like a secret: Ray's dashboard shows a job's environment."""
     for name, value in trial.runtimeEnv.env_vars.items():
         if Redactor({}).value({name: value}) != {name: value}:
             raise InputError(
                 "looks like a secret, which Ray would show on its dashboard and keep with the job",
                 field=f"runtimeEnv.env_vars.{name}",
-                expected="it in the environment of the cluster's hosts, which every worker inherits",
+                expected="the environment of the cluster's hosts to hold it: every worker inherits that",
                 fix="on Kubernetes a container's env with secretKeyRef",
             )
 
 
 def local_paths(trial: Trial, base: Path | None) -> Iterator[str]:
-    """Warnings for paths below the trial's own folder, except its script: such a path means this machine."""
+    """Warnings for paths below the trial's own folder, except its script: they exist on this machine alone."""
     for keys, value in _texts(trial.resolved(), ()) if base else ():
         if Path(value).is_relative_to(str(base)) and keys != ("workload", "script"):
             yield f"{dotted(keys)}: {value} lies in this trial's folder; expected a path that the cluster's hosts have"
@@ -98,7 +98,7 @@ def _pack_folder(base: Path, archive: Path, trial: str) -> None:
     """Packs with Ray's own code, which respects .gitignore and .rayignore: as `ray job submit` does."""
     if (base / TRIAL).exists():
         raise InputError(f"{base / TRIAL} exists", expected="this name free: the resolved trial travels under it")
-    logging.getLogger("ray").setLevel(logging.ERROR)  # its hint at the size comes as an error of our own
+    logging.getLogger("ray").setLevel(logging.ERROR)  # its hint about the size is an error of our own below
     gitignore = os.environ.get(ray_internals.IGNORE_GITIGNORE, "0") != "1"
     ray_internals.pack_folder(base, archive, gitignore=gitignore, excludes=[*LEFT_OUT, *_not_ours(base)])
     with zipfile.ZipFile(archive, "a") as zipped:
@@ -125,8 +125,8 @@ def _add(archive: zipfile.ZipFile, trial: str) -> None:
     archive.writestr(zipfile.ZipInfo(TRIAL, (1980, 1, 1, 0, 0, 0)), trial)
 
 
-def _own_module(folder: Path) -> Path:
-    """seatrial as a folder: Ray refuses a zip among Python modules."""
+def own_module(folder: Path) -> Path:
+    """Writes seatrial as a folder of `folder`: Ray refuses a zip as a Python module."""
     module = folder / "seatrial"
     for name, data in travelling().items():
         target = module / name

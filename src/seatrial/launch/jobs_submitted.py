@@ -1,4 +1,4 @@
-"""The runs that were submitted from here: a small file each, with the cluster's address and no secrets."""
+"""The runs submitted from this machine: one small file each, with the cluster's address and no secrets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "seatrial-"  # of submission ids
 
 
 class NotSubmittedHere(EvidenceError):
-    """A run of which this machine knows no cluster."""
+    """This machine does not know the cluster of a run."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def keep(submission: Submission) -> Path:
 
 
 def find(name: str) -> Submission:
-    """The run that a user means: a submission id, a beginning that only one has, or `last`. Raises EvidenceError."""
+    """The run that a user means: a submission id, its unique beginning, or `last`. Raises EvidenceError."""
     known = sorted(folder().glob("*.json"), key=lambda path: path.stat().st_mtime_ns) if folder().is_dir() else []
     if not known:
         raise NotSubmittedHere(f"{name}: no run was submitted from here ({folder()} holds none)")

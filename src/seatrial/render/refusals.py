@@ -105,7 +105,7 @@ def _workload(trial: Trial) -> None:
             f"{script} is not below {mount}",
             field="workload.script",
             expected="a script on the storage that every pod mounts",
-            fix="copy it there, or submit it to a Ray cluster that runs: `seatrial run TRIAL --on http://HOST:8265`",
+            fix="copy it there, or submit it to an existing Ray cluster: `seatrial run TRIAL --on http://HOST:8265`",
         )
 
 

@@ -1,3 +1,3 @@
-"""`seatrial check --server`: the same resources, asked of a live cluster. Only reads, and server-side dry runs."""
+"""`seatrial check --server`: what a live cluster says about the resources. It only reads, and makes dry runs."""
 
-MODULES = ("api", "namespaces", "storage", "limits", "nodes")  # of rules, in the order in which they ask
+MODULES = ("api", "namespaces", "storage", "limits", "nodes")  # of rules, in the order in which they run

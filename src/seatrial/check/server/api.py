@@ -1,4 +1,4 @@
-"""The resource as the cluster takes it: its API server, its CRDs, its operator."""
+"""Whether the API server, the CRDs and the operator of the cluster take the resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seatrial.kube.dry_run import Accepted
 
 Schema = Mapping[str, Any]
 _STEP = re.compile(r"([^.\[\]]+)|\[([^\]]*)\]")
-_GATES_KNOWN_TO = (1, 7)  # the newest release whose defaults of feature gates were read: alpha ones are off
+_GATES_KNOWN_TO = (1, 7)  # the newest release whose feature gates were read: alpha gates are off
 _GANG_LABELS = (
     "ray.io/gang-scheduling-enabled",
     "volcano.sh/queue-name",
@@ -36,12 +36,12 @@ _GANG_LABELS = (
     fix="do as the message says; nothing was created",
     source=f"{K8S_DOCS}/reference/using-api/api-concepts/#dry-run",
 )
-def server_rejects(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """A server-side dry run with strict field validation, through all admission webhooks, ended with a refusal:
-    applying it would too.
+def server_rejects(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
+    """The API server refused a server-side dry run, with strict field validation and all admission webhooks. It would
+    refuse the resource itself, too.
     """
-    verdict = asked.dry_run(manifest)
-    # A field of no CRD, or no CRD at all, is another rule's.
+    verdict = interview.dry_run(manifest)
+    # Other rules report a field that the CRD lacks, and a missing CRD.
     if isinstance(verdict, Accepted) or (verdict.code == 404 and not verdict.causes):
         return
     name = manifest.metadata["name"] or manifest.root["metadata"]
@@ -50,14 +50,14 @@ def server_rejects(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
         value = at(manifest.root, path) if path else name
         if value.unknown:
             unknown = value
-        elif not _undefined(manifest, asked, value):
+        elif not _undefined(manifest, interview, value):
             yield Hit(value, message or verdict.message)
     if unknown is not None:
         raise CannotTell(f"{unknown.field} is {unknown.raw}", unknown)
 
 
 def at(root: Value, path: str) -> Value:
-    """The value at `spec.workerGroupSpecs[0].env[nvidia.com/gpu]`; what is nearest above it where it is absent."""
+    """The value at `spec.workerGroupSpecs[0].env[nvidia.com/gpu]`; its nearest ancestor where it is absent."""
     value = root
     for name, key in _STEP.findall(path):
         step = int(key) if key.isdigit() and not value.items() else (name or key.strip("\"'"))
@@ -67,10 +67,10 @@ def at(root: Value, path: str) -> Value:
     return value
 
 
-def _undefined(manifest: Manifest, asked: Interview, value: Value) -> bool:
-    """Whether `crd-older-than-manifest` says it already."""
+def _undefined(manifest: Manifest, interview: Interview, value: Value) -> bool:
+    """Whether `crd-older-than-manifest` reports it already."""
     try:
-        return any(value.path == hit.value.path for hit in older_crd(manifest, asked))
+        return any(value.path == hit.value.path for hit in older_crd(manifest, interview))
     except NotAnswered:
         return False
 
@@ -83,9 +83,9 @@ def _undefined(manifest: Manifest, asked: Interview, value: Value) -> bool:
     fix="install KubeRay's CRDs, or write an apiVersion that is served",
     source=f"{SOURCE}/config/crd/bases",
 )
-def crd_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+def crd_missing(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
     """KubeRay's CRD for this kind is not installed, or does not serve this version of it."""
-    definition = asked.definition(manifest.kind)
+    definition = interview.definition(manifest.kind)
     if definition is None:
         yield Hit(manifest.root["kind"], f"the cluster has no CRD for {manifest.kind}", "KubeRay installed")
     elif _version(manifest) not in definition.versions:
@@ -105,11 +105,11 @@ def _version(manifest: Manifest) -> str:
     fix="upgrade the CRDs by hand: kubectl apply --server-side",
     source=f"{KUBERAY}/issues/2084",
 )
-def older_crd(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """The API server refuses it, or drops it without a word where the client does not ask for strict validation; Helm
+def older_crd(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
+    """The API server refuses the field, or drops it silently where the client does not ask for strict validation. Helm
     does not upgrade CRDs.
     """
-    definition = asked.definition(manifest.kind)
+    definition = interview.definition(manifest.kind)
     if definition is None or _version(manifest) not in definition.versions:
         return
     for value in absent(manifest, definition):
@@ -125,7 +125,7 @@ def absent(manifest: Manifest, definition: Definition) -> Iterator[Value]:
 
 
 def _pruned(value: Value, schema: Schema) -> Iterator[Value]:
-    """Kubernetes' pruning by structural schema: fields of an object that neither it nor a map of it declares."""
+    """What Kubernetes prunes by a structural schema: fields that are neither declared nor entries of a map."""
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return
     for item in value:
@@ -141,7 +141,7 @@ def _pruned(value: Value, schema: Schema) -> Iterator[Value]:
 
 
 def _way(value: Value) -> str:
-    """The path below `spec` as the table of fields has it: names only."""
+    """The path below `spec` as in the table of fields: names without indexes."""
     return ".".join(step for step in value.path[1:] if isinstance(step, str))
 
 
@@ -153,14 +153,14 @@ def _way(value: Value) -> str:
     fix="upgrade the operator to the release of its CRDs",
     source=f"{KUBERAY}/releases",
 )
-def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """The CRD has the field, the operator is of an older release: the field is stored and nothing acts on it."""
-    operator = asked.operator()
+def older_operator(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
+    """The CRD has the field, but the operator is older: the field is stored, and nothing acts on it."""
+    operator = interview.operator()
     if not operator.version:
-        asked.note(f"the operator's release is unknown: its image is {operator.image}")
+        interview.note(f"the operator's release is unknown: its image is {operator.image}")
         raise NotAnswered
     for hit in RULES["field-newer-than-kuberay"].function(manifest, Facts(operator.version)):
-        if not _undefined(manifest, asked, hit.value):
+        if not _undefined(manifest, interview, hit.value):
             running = f"KubeRay {operator.version}, which runs in namespace {operator.namespace}"
             yield Hit(hit.value, hit.seen, f"a field of {running}")
 
@@ -169,20 +169,20 @@ def older_operator(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
     "feature-gate-off",
     "error",
     "cluster",
-    title="a field whose feature gate the operator has off",
+    title="a field whose feature gate is off in the operator",
     fix="turn the gate on with the operator's --feature-gates, or leave the field out",
     source=f"{SOURCE}/pkg/features/features.go",
 )
-def gate_off(cluster: RayClusterSpec, asked: Interview) -> Iterator[Hit]:
+def gate_off(cluster: RayClusterSpec, interview: Interview) -> Iterator[Hit]:
     """The operator refuses the resource (InvalidRayClusterSpec) and starts nothing."""
     for value, gate in gated(cluster):
-        if not gate_on(gate, asked, value):
-            yield Hit(value, f"the operator has feature gate {gate} off", f"--feature-gates={gate}=true")
+        if not gate_on(gate, interview, value):
+            yield Hit(value, f"feature gate {gate} is off in the operator", f"--feature-gates={gate}=true")
 
 
-def gate_on(gate: str, asked: Interview, value: Value) -> bool:
-    """Whether the operator has a gate on that is alpha as far as known. Raises CannotTell for a newer operator."""
-    operator = asked.operator()
+def gate_on(gate: str, interview: Interview, value: Value) -> bool:
+    """Whether an alpha gate is on in the operator. Raises CannotTell for an operator newer than what is known here."""
+    operator = interview.operator()
     if gate in operator.gates or "AllAlpha" in operator.gates:
         return operator.gates.get(gate, operator.gates.get("AllAlpha", False))
     release = version(operator.version)
@@ -195,19 +195,19 @@ def gate_on(gate: str, asked: Interview, value: Value) -> bool:
     "batch-scheduler-off",
     "warning",
     "manifest",
-    title="gang scheduling asked of an operator that does none",
+    title="gang scheduling, and an operator without a batch scheduler",
     fix="set the operator's batch scheduler, or leave the label out",
     source=f"{SOURCE}/controllers/ray/batchscheduler",
 )
-def scheduler_off(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
-    """The operator runs without --batch-scheduler: it reads no such label, and pods start one by one."""
+def scheduler_off(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
+    """The operator runs without `--batch-scheduler`: it does not read the label, and pods start one by one."""
     labels = [label for key in _GANG_LABELS if (label := manifest.label(key))]
     groups = manifest.cluster.groups if manifest.cluster else []
-    # Pods that name a scheduler themselves do without the operator's.
+    # Pods that name a scheduler themselves do not need the operator's.
     if not labels or any(group.spec["schedulerName"] for group in groups):
         return
-    operator = asked.operator()
+    operator = interview.operator()
     if operator.scheduler is None:
-        asked.note("the operator's batch scheduler is unknown: a configuration file in its pod says it")
+        interview.note("the operator's batch scheduler is unknown: it is set in a configuration file in its pod")
     elif not operator.scheduler:
         yield Hit(labels[0], f"{labels[0].path[-1]} and no --batch-scheduler", "an operator with a batch scheduler")

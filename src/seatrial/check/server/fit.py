@@ -1,4 +1,4 @@
-"""Which nodes the scheduler would give a pod: labels, taints, size. As if nothing else ran on them.
+"""Which nodes the scheduler would give a pod: labels, taints, size. Nodes count as empty.
 
 Kubernetes' own rules: node affinity and selectors (component-helpers/scheduling/corev1/nodeaffinity), taints
 (core/v1 ToleratesTaint), resources (sum of containers, or the largest init container; sidecars count with both).
@@ -18,16 +18,16 @@ from seatrial.kube.nodes import Node, Taint
 
 _AFFINITY = ("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 _AUTOSCALER = {"cpu": Fraction(1, 2), "memory": Fraction(512 << 20)}  # KubeRay's sidecar beside the head
-LABELS, READY, TAINTS, SIZE, FITS = range(5)  # how far a node comes
+LABELS, READY, TAINTS, SIZE, FITS = range(5)  # the first test that a node fails
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What a pod wants of its node."""
+    """What a pod needs of its node."""
 
     requests: Mapping[str, Fraction]
     labels: Mapping[str, str]
-    terms: tuple[Mapping[str, Any], ...] | None  # one of them must match; None where there is no such rule
+    terms: tuple[Mapping[str, Any], ...] | None  # one of them must match; None without such a rule
     tolerations: tuple[Mapping[str, Any], ...]
     volumes: tuple[tuple[Mapping[str, Any], ...], ...] = ()  # terms of each bound volume that has some
 
@@ -42,7 +42,7 @@ def demand(pod: PodTemplate, volumes: Iterable[tuple[Mapping[str, Any], ...]] = 
 
 
 def _maps(content: Any) -> tuple[Mapping[str, Any], ...]:
-    """The maps of a list; a mistyped one is empty, and said by the rules of structure."""
+    """The maps of a list. Any other value counts as empty: the rules of structure report it."""
     return tuple(item for item in content if isinstance(item, dict)) if isinstance(content, list | tuple) else ()
 
 
@@ -83,7 +83,7 @@ def limits(pod: PodTemplate) -> dict[str, Fraction]:
 
 
 def _of(container: Value) -> dict[str, Fraction]:
-    """Requests of a container; a limit without one is one."""
+    """Requests of a container. A limit without a request is the request, too."""
     given = dict(container.at("resources", "limits").items()) | dict(container.at("resources", "requests").items())
     return {key: value.known_quantity() or Fraction(0) for key, value in given.items()}
 
@@ -97,7 +97,7 @@ def _largest(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict
 
 
 def misfit(node: Node, wanted: Demand) -> tuple[int, str]:
-    """How far the scheduler would come with a node, and what is in the way; FITS and nothing where it would do."""
+    """The first test that a node fails, and why; FITS and nothing where it passes all."""
     if not _labelled(node, wanted):
         return LABELS, "other labels"
     if not node.ready:
@@ -113,7 +113,7 @@ def misfit(node: Node, wanted: Demand) -> tuple[int, str]:
 
 
 def room(node: Node, wanted: Demand) -> int:
-    """How many such pods an empty node holds, for a node that fits."""
+    """How many such pods a node that fits holds when empty."""
     pods = node.allocatable.get("pods", Fraction(110))  # the kubelet's default
     return min([int(pods), *(int(node.allocatable[key] / amount) for key, amount in wanted.requests.items())])
 
@@ -126,7 +126,7 @@ def _labelled(node: Node, wanted: Demand) -> bool:
 
 
 def _matches(node: Node, term: Mapping[str, Any]) -> bool:
-    """A nodeSelectorTerm: all of its expressions; an empty one matches nothing."""
+    """Whether a node meets all expressions of a nodeSelectorTerm. An empty term matches no node."""
     expressions, fields = _maps(term.get("matchExpressions")), _maps(term.get("matchFields"))
     found = [_holds(node.labels.get(str(e.get("key"))), e) for e in expressions]
     found += [_holds(node.name if e.get("key") == "metadata.name" else None, e) for e in fields]

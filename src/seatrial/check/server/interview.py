@@ -1,4 +1,4 @@
-"""What is asked of the cluster, each thing once; what it does not answer becomes a note."""
+"""The questions to the cluster, each sent once. A question without an answer becomes a note."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ClusterApi(Protocol):
-    """What `seatrial check --server` asks of a cluster; `seatrial.kube.cluster` answers it. Nothing writes."""
+    """What `seatrial check --server` needs of a cluster, as `seatrial.kube.cluster` gives it. Nothing writes."""
 
     @property
     def title(self) -> str:
@@ -33,7 +33,7 @@ class ClusterApi(Protocol):
         """The namespace of resources that name none."""
 
     def dry_run(self, document: Json, namespace: str) -> Accepted | Rejected | Unanswered:
-        """What becomes of a resource of group ray.io, by a server-side dry run with strict field validation."""
+        """What becomes of a resource, by a server-side dry run with strict field validation."""
 
     def definition(self, kind: str) -> Definition | Unanswered | None:
         """The CRD of a kind of group ray.io; None where it is not installed."""
@@ -65,12 +65,12 @@ class ClusterApi(Protocol):
 
 
 class NotAnswered(Exception):
-    """A check needs an answer that the cluster did not give. The note is made where the question was."""
+    """A check needs an answer that the cluster did not give. The question has left a note."""
 
 
 @dataclass
 class Interview:
-    """The questions with their answers. A method raises NotAnswered where there is none."""
+    """The questions and their answers. A method raises NotAnswered where there is no answer."""
 
     cluster: ClusterApi
     given: Given
@@ -79,7 +79,7 @@ class Interview:
     _answers: dict[str, Any] = field(default_factory=dict)
 
     def _ask(self, note: str, question: Callable[..., T | Unanswered], *about: Any) -> T:
-        """The answer; `note` says in words what is unknown without it, and is what it is remembered by."""
+        """The answer, remembered under `note`, which says what is unknown without it."""
         if note not in self._answers:
             if self.lost:
                 raise NotAnswered
@@ -97,66 +97,69 @@ class Interview:
             self.notes.append(text)
 
     def namespace(self, manifest: Manifest) -> str:
-        """Where a resource goes. Raises CannotTell for a placeholder."""
+        """The namespace that a resource goes to. Raises CannotTell for a placeholder."""
         return manifest.metadata["namespace"].require_known() or self.cluster.namespace
 
     def brings(self, kind: str, namespace: str, name: str) -> Value | None:
-        """A resource that is not in the cluster but in the input."""
+        """A resource of the input, which the cluster may not have yet."""
         return self.given.find(kind, namespace, name, self.cluster.namespace)
 
     def phase(self, namespace: str) -> str | None:
-        """The phase of a namespace, None where it is not there."""
-        return self._ask(f"namespace {namespace} was not asked for", self.cluster.namespace_phase, namespace)
+        """The phase of a namespace, None where it does not exist."""
+        return self._ask(f"namespace {namespace} is unknown", self.cluster.namespace_phase, namespace)
 
-    def _there(self, namespace: str) -> bool:
-        """Whether there is something to list; one that may not be asked for counts as there. Raises NotAnswered."""
+    def _exists(self, namespace: str) -> bool:
+        """Whether the cluster has a namespace; True if that is unknown.
+
+        Raises NotAnswered for a namespace that neither the cluster nor the input has.
+        """
         try:
             phase = self.phase(namespace)
         except NotAnswered:
             return True
         if phase is None and not self.brings("Namespace", "", namespace):
-            raise NotAnswered  # the missing namespace is the finding
+            raise NotAnswered  # `namespace-missing` reports it
         return phase is not None
 
     def dry_run(self, manifest: Manifest) -> Accepted | Rejected:
-        """Placeholders go along as text. Raises CannotTell for one in the name or namespace."""
+        """Placeholders are sent as text. Raises CannotTell for one in the name or namespace."""
         document, namespace = plain(manifest.root), self.namespace(manifest)
         name, generated = manifest.metadata["name"], manifest.metadata["generateName"]
         title = f"{manifest.kind} {name.require_known() or generated.require_known()}"
         note = f"{title} in {manifest.root.file}:{manifest.root.line} was not tried by a server-side dry run"
-        if not self._there(namespace):
-            self.note(f"{note}: its namespace {namespace} is not there yet")
+        if not self._exists(namespace):
+            self.note(f"{note}: its namespace {namespace} does not exist yet")
             raise NotAnswered
         verdict = self._ask(note, self.cluster.dry_run, document, namespace)
         assert isinstance(verdict, Accepted | Rejected)
         return verdict
 
     def definition(self, kind: str) -> Definition | None:
-        return self._ask(f"the CRD of {kind} was not asked for", self.cluster.definition, kind)
+        return self._ask(f"the CRD of {kind} is unknown", self.cluster.definition, kind)
 
     def operator(self) -> Operator:
         """The one operator of the cluster."""
-        found = self._ask("KubeRay's operator was not asked for", self.cluster.operators)
+        found = self._ask("KubeRay's operator is unknown", self.cluster.operators)
         if len({(one.image, one.scheduler, tuple(one.gates.items())) for one in found}) == 1:
             return found[0]
-        what = f"{len(found)} Deployments of it differ" if found else "no Deployment is labelled as such"
-        self.note(f"KubeRay's operator was not found: {what}")
+        why = f"its {len(found)} Deployments differ" if found else "no Deployment has its labels"
+        self.note(f"KubeRay's operator is unknown: {why}")
         raise NotAnswered
 
     def autoscalers(self) -> tuple[str, ...]:
-        return self._ask("autoscalers of nodes were not asked for", self.cluster.autoscalers)
+        return self._ask("autoscalers of nodes are unknown", self.cluster.autoscalers)
 
     def nodes(self) -> tuple[Node, ...]:
-        return self._ask("nodes were not asked", self.cluster.nodes)
+        return self._ask("nodes are unknown", self.cluster.nodes)
 
     def daemon_sets(self) -> tuple[DaemonSet, ...]:
-        return self._ask("device plugins were not asked for", self.cluster.daemon_sets)
+        return self._ask("device plugins are unknown", self.cluster.daemon_sets)
 
     def storage_classes(self) -> tuple[StorageClass, ...]:
-        return self._ask("storage classes were not asked for", self.cluster.storage_classes)
+        return self._ask("storage classes are unknown", self.cluster.storage_classes)
 
     def volumes(self) -> tuple[PersistentVolume, ...]:
-        return self._ask("persistent volumes were not asked for", self.cluster.volumes)
+        return self._ask("persistent volumes are unknown", self.cluster.volumes)
 
     def claims(self, namespace: str) -> tuple[PersistentVolumeClaim, ...]:
         return self._listed(namespace, "claims", self.cluster.claims)
@@ -169,11 +172,11 @@ class Interview:
 
     def queues(self, namespace: str) -> tuple[Queue, ...] | None:
         """None where Kueue is not installed."""
-        note = f"Kueue's queues of namespace {namespace} were not asked for"
-        return self._ask(note, self.cluster.queues, namespace) if self._there(namespace) else ()
+        note = f"Kueue's queues of namespace {namespace} are unknown"
+        return self._ask(note, self.cluster.queues, namespace) if self._exists(namespace) else ()
 
     def _listed(
         self, namespace: str, what: str, question: Callable[[str], tuple[T, ...] | Unanswered]
     ) -> tuple[T, ...]:
-        note = f"{what} of namespace {namespace} were not asked for"
-        return self._ask(note, question, namespace) if self._there(namespace) else ()
+        note = f"{what} of namespace {namespace} are unknown"
+        return self._ask(note, question, namespace) if self._exists(namespace) else ()

@@ -15,22 +15,22 @@ from seatrial.check.values import Value
     "namespace-missing",
     "error",
     "manifest",
-    title="a namespace that is not there",
+    title="a namespace that does not exist",
     fix="create it first, or name another one",
     source=f"{K8S_DOCS}/concepts/overview/working-with-objects/namespaces/",
 )
-def namespace_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+def namespace_missing(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
     """The API server refuses a resource of a namespace that does not exist or is being deleted."""
-    value, namespace = manifest.metadata["namespace"], asked.namespace(manifest)
-    phase, title = asked.phase(namespace), namespace if value else f"{namespace}, the context's,"
-    if phase is None and not asked.brings("Namespace", "", namespace):
-        yield Hit(value, f"namespace {title} is not in the cluster", "a namespace that is there")
+    value, namespace = manifest.metadata["namespace"], interview.namespace(manifest)
+    phase, title = interview.phase(namespace), namespace if value else f"{namespace} (the context's)"
+    if phase is None and not interview.brings("Namespace", "", namespace):
+        yield Hit(value, f"the cluster has no namespace {title}", "an existing namespace")
     elif phase == "Terminating":
         yield Hit(value, f"namespace {title} is being deleted", "a namespace that stays")
 
 
 def known_first(values: list[Value]) -> list[Value]:
-    """One for each text; placeholders last, so that what can be told is told before CannotTell ends it."""
+    """The first value of each text. Placeholders come last: CannotTell then ends a rule after its other hits."""
     return sorted({value.raw: value for value in reversed(values) if value}.values(), key=lambda value: value.unknown)
 
 
@@ -38,17 +38,17 @@ def known_first(values: list[Value]) -> list[Value]:
     "sa-missing",
     "error",
     "manifest",
-    title="a service account that is not there",
+    title="a service account that does not exist",
     fix="create it in the same namespace",
     source=f"{K8S_DOCS}/tasks/configure-pod-container/configure-service-account/",
 )
-def sa_missing(manifest: Manifest, asked: Interview) -> Iterator[Hit]:
+def sa_missing(manifest: Manifest, interview: Interview) -> Iterator[Hit]:
     """The operator cannot create the pods: `serviceaccount not found`."""
-    # KubeRay makes one only for an autoscaling head that names none; `default` is in every namespace.
-    namespace = asked.namespace(manifest)
+    # KubeRay makes one only for a head with an autoscaler that names none; every namespace has `default`.
+    namespace = interview.namespace(manifest)
     for value in known_first([pod.spec["serviceAccountName"] for pod in manifest.pods]):
         name = value.require_known()
-        if name == "default" or asked.brings("ServiceAccount", namespace, name):
+        if name == "default" or interview.brings("ServiceAccount", namespace, name):
             continue
-        if name not in asked.service_accounts(namespace):
-            yield Hit(value, f"namespace {namespace} has no service account {name}", "one that is there")
+        if name not in interview.service_accounts(namespace):
+            yield Hit(value, f"namespace {namespace} has no service account {name}", "an existing service account")

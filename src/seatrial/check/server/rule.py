@@ -1,4 +1,4 @@
-"""What a rule of the server is: data like any other, and a small function that asks the cluster for what it hits."""
+"""A rule that needs a cluster: data like any other rule, and a small function that asks the cluster."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from seatrial.check.rule import RULES, Hit, Rule, Severity, Subject, rule
 from seatrial.check.server.interview import Interview
 
 Check = Callable[[Any, Interview], Iterable[Hit]]
-CHECKS: dict[str, Check] = {}  # what asks the cluster, by the rule's id
-SERVER_RULES: dict[str, Rule] = {}  # those that only a cluster can break
+CHECKS: dict[str, Check] = {}  # the functions that ask the cluster, by the rule's id
+SERVER_RULES: dict[str, Rule] = {}  # rules that only a cluster can break
 
 
 def server_rule(
     id: str, severity: Severity, on: Subject, *, title: str, fix: str, source: str
 ) -> Callable[[Check], Check]:
-    """As `rule`, for what only a cluster can break. Pages, lists and `seatrial.io/ignore` know it; no file hits it."""
+    """As `rule`, for a rule that no file alone can break. Pages, lists and `seatrial.io/ignore` know it."""
 
     def register(check: Check) -> Check:
         def without_a_cluster(*_: object) -> Iterable[Hit]:
@@ -31,7 +31,7 @@ def server_rule(
 
 
 def also_asks(id: str) -> Callable[[Check], Check]:
-    """Makes a function the one that asks the cluster about a rule which files alone can break as well."""
+    """Registers the function that asks the cluster, for a rule that a file alone can break, too."""
 
     def register(check: Check) -> Check:
         if id in CHECKS:

@@ -1,4 +1,4 @@
-"""`seatrial inspect`: looks at a training job that already runs, and seals what it saw. Read-only."""
+"""`seatrial inspect`: observes a training job that already runs, read-only, and seals what it saw."""
 
 from seatrial.launch.inspect.inspection import InspectRequest, SealedInspection, inspect
 

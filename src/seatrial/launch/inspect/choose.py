@@ -1,4 +1,4 @@
-"""Which of a cluster's jobs is meant, and which processes train in it."""
+"""Which of a cluster's jobs is meant, and which of its processes train."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """A job of Ray with Ray Train's workers. `job` is Ray's hexadecimal id, `details` what the jobs API said."""
+    """A Ray job with workers of Ray Train. `job` is Ray's hexadecimal id, `details` is the jobs API's answer."""
 
     job: str
     details: dict[str, Any]
@@ -36,12 +36,12 @@ class TrainingJob:
         return dict(found)
 
     def nodes(self) -> dict[str, list[int]]:
-        """The same, with the nodes that only have a controller: no pid there."""
+        """As `training`, and the nodes with a controller alone: without pids."""
         return {**{node: [] for node in self.controllers}, **self.training()}
 
 
 def choose(cluster: StateDashboard, asked: str) -> TrainingJob:
-    """The job asked for, or the only one that trains. Raises InputError, naming what is there."""
+    """The job asked for, or the only one that trains. Raises InputError that names the jobs of the cluster."""
     chosen = _chosen(cluster, asked)
     nodes = {str(actor["node_id"]) for actor in cluster.controllers() if actor.get("job_id") == chosen.job}
     return replace(chosen, controllers=tuple(sorted(nodes)))
@@ -94,8 +94,5 @@ def _name(job: dict[str, Any]) -> str:
 
 
 def status(cluster: StateDashboard, chosen: TrainingJob) -> str:
-    """How the job is now; empty where the jobs API does not list it."""
-    return next(
-        (str(job.get("status")) for job in cluster.listed() if str(job.get("job_id")) == chosen.job),
-        "",
-    )
+    """The job's present status; empty where the jobs API does not list it."""
+    return next((str(job.get("status")) for job in cluster.listed() if str(job.get("job_id")) == chosen.job), "")

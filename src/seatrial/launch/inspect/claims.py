@@ -1,4 +1,4 @@
-"""The claims to judge a job by: a file with `claims:` as in a trial, or a whole trial."""
+"""The claims that a job is judged by: from a file with `claims:` as in a trial, or from a whole trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _File(Section):
 
 
 def read_claims(path: Path) -> tuple[list[dict[str, Any]], str | None]:
-    """The claims, resolved, and the image that a whole trial asks for. Raises InputError, a line for each mistake."""
+    """The resolved claims, and the image of a whole trial. Raises InputError with a line for each mistake."""
     source = parse(read(path), str(path))
     if not isinstance(source.data, dict):
         raise InputError(f"saw {shown(source.data)}", place=source.place(()), expected="a map with `claims`")

@@ -1,4 +1,4 @@
-"""What Ray's dashboard says of a running job, over its HTTP API, read-only."""
+"""What Ray's dashboard says about a running job, over its HTTP API, read-only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from seatrial.driver import ray_internals
 from seatrial.errors import InputError
 from seatrial.launch.jobs_dashboard import READ_S, Dashboard, NoAnswer
 
-MOST = 10_000  # what the state API hands out at once
+MOST = 10_000  # the state API's own limit for one answer
 
 
 class StateDashboard(Dashboard):
     """A dashboard with Ray's state API and Ray Train's: jobs, actors, nodes, runs. Raises InputError, NoAnswer."""
 
     def listed(self) -> list[dict[str, Any]]:
-        """Every job that Ray knows, whether submitted or run by a driver, as its API shows it."""
+        """Every job that Ray knows, submitted or run by a driver, as its API shows it."""
         found = self._json("GET", "/api/jobs/", READ_S)
         return [job for job in found if isinstance(job, dict)] if isinstance(found, list) else []
 
@@ -25,7 +25,7 @@ class StateDashboard(Dashboard):
         return self._alive(ray_internals.WORKER_CLASS)
 
     def controllers(self) -> list[dict[str, Any]]:
-        """Ray Train's controllers that are alive: their hosts have the logs that tell attempts."""
+        """Ray Train's controllers that are alive: their hosts have the logs about attempts."""
         return self._alive(ray_internals.CONTROLLER_CLASS)
 
     def _alive(self, kind: str) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ class StateDashboard(Dashboard):
             raise InputError(f"{self.address} lists its {what} in another form than Ray's state API") from None
 
     def train_runs(self, job: str) -> dict[str, Any]:
-        """`{"runs": […]}` of a job by Ray Train's state, or `{"unknown": why}`: it is kept only if asked for."""
+        """`{"runs": […]}` of a job from Ray Train's state, or `{"unknown": why}`: Ray keeps it only on request."""
         try:
             answer = self._json("GET", ray_internals.STATE_ROUTE, READ_S)
             runs = [_run(run) for run in answer["train_runs"] if run["job_id"] == job]

@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class InspectRequest:
-    """What the user asked for. `resource` is `rayjob/NAME` or `raycluster/NAME`; one of it and `address` is given."""
+    """What the user asked for: `address`, `resource` (`rayjob/NAME` or `raycluster/NAME`), or both."""
 
     address: str = ""
     resource: str = ""
@@ -46,7 +46,7 @@ class SealedInspection:
 
 
 def inspect(asked: InspectRequest, say: Say) -> SealedInspection:
-    """Inspects and seals. Raises InputError before anything is started or written, EvidenceError never, OSError."""
+    """Inspects and seals. Raises OSError, and InputError before anything is started or written."""
     claims, image = read_claims(asked.claims) if asked.claims else ([], None)
     resource = look_up(asked.resource, asked.namespace, asked.context) if asked.resource else None
     cluster, chosen = None, None
@@ -97,7 +97,7 @@ def _choose(
 def _watch(
     asked: InspectRequest, inspection: Inspection, cluster: StateDashboard, chosen: TrainingJob, say: Say
 ) -> None:
-    """Fills in what the hosts' observers saw, or why they saw nothing. An inspection that was cut short says so."""
+    """Adds what the hosts' observers saw, or why they saw nothing, and why an inspection was cut short."""
     if not asked.actors:
         inspection.problems = dict.fromkeys(chosen.training(), "no observer was started, as asked")
         return

@@ -1,4 +1,4 @@
-"""A RayJob or RayCluster that is there: its pods and their images, what happened to it, what KubeRay makes of it."""
+"""An existing RayJob or RayCluster: its pods and their images, its events, what KubeRay makes of it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _STATUS = {
 
 
 class ResourceApi(Protocol):
-    """What `seatrial inspect` asks of a cluster; `seatrial.kube.cluster` answers it. Only reads."""
+    """What `seatrial inspect` needs of a cluster, as `seatrial.kube.cluster` gives it. It only reads."""
 
     @property
     def title(self) -> str:
@@ -58,7 +58,7 @@ class ResourceApi(Protocol):
 
 @dataclass(frozen=True)
 class Resource:
-    """What the Kubernetes API said. `job` is the submission's id where the resource is a RayJob that has started."""
+    """What the Kubernetes API said. `job` is the submission id of a RayJob that has started, else empty."""
 
     name: str
     job: str
@@ -67,7 +67,7 @@ class Resource:
 
 
 def look_up(text: str, namespace: str, context: str, api: ResourceApi | None = None) -> Resource:
-    """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where it is not to be had."""
+    """Asks for a resource, `rayjob/NAME` or `raycluster/NAME`. Raises InputError where the cluster gives none."""
     kind, name = _parsed(text)
     api = api or connect(context)
     namespace = namespace or api.namespace
@@ -122,20 +122,17 @@ def _pods(api: ResourceApi, namespace: str, cluster: str) -> dict[str, Any]:
 
 
 def _events(api: ResourceApi, namespace: str, names: set[str]) -> dict[str, Any]:
-    """Warnings about the resource, its cluster and its pods; Kubernetes keeps them for an hour."""
+    """Warnings about the resource, its Ray cluster and its pods. Kubernetes keeps them for an hour."""
     events = api.events(namespace, "type=Warning")
     if isinstance(events, Unanswered):
         return {"warnings": {"unknown": str(events)}}
     own = [event for event in events if event.about.partition("/")[2] in names]
-    return {"warnings": [event.json() for event in sorted(own, key=_when, reverse=True)[:_SHOWN_EVENTS]]}
-
-
-def _when(event: KubernetesEvent) -> str:
-    return event.last
+    own.sort(key=lambda event: event.last, reverse=True)
+    return {"warnings": [event.json() for event in own[:_SHOWN_EVENTS]]}
 
 
 def _effective(item: Json, kind: str) -> dict[str, Any]:
-    """What KubeRay derives from the resource, by the same reading as `seatrial check --effective`."""
+    """What KubeRay derives from the resource, as `seatrial check --effective` shows it."""
     meta = {key: item["metadata"].get(key) for key in ("name", "namespace", "labels", "annotations")}
     document = {"apiVersion": item.get("apiVersion") or "ray.io/v1", "kind": kind, "metadata": meta}
     text = json.dumps({**document, "spec": item["spec"]}).encode()

@@ -1,10 +1,9 @@
-"""Watches the hosts of a job by a short Ray job without CPUs, whose actors end with it."""
+"""Watches the hosts of a job through a short Ray job without CPUs, whose actors end with it."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import secrets
 import signal
 import tempfile
@@ -15,28 +14,28 @@ from types import FrameType
 from typing import Any
 
 from seatrial.driver.block import decode
-from seatrial.driver.code import travelling
 from seatrial.driver.inspect import REQUEST_VARIABLE, SLACK_S, START_S
 from seatrial.driver.ray_internals import JOB_STOP_WAIT
 from seatrial.errors import EvidenceError, InputError, Interrupted, RunError, clean
-from seatrial.launch import jobs
 from seatrial.launch.inspect.choose import TrainingJob
 from seatrial.launch.inspect.dashboard import StateDashboard
+from seatrial.launch.jobs import client, quiet
 from seatrial.launch.jobs_dashboard import NoAnswer, NoJob, SubmittedJob
+from seatrial.launch.jobs_package import own_module
 
 ENTRYPOINT = "python -m seatrial.driver.inspect"
 PREFIX = "seatrial-inspect-"
 POLL_S = 1.0
-STOP_S = 20  # whole seconds: Ray reads it so
-SETUP_S = 120.0  # what Ray may take to start a job with its runtime environment
+STOP_S = 20  # Ray reads whole seconds
+SETUP_S = 120.0  # the longest time in which Ray starts a job with its runtime environment
 Say = Callable[[str], None]
 
 
 def watch(cluster: StateDashboard, chosen: TrainingJob, seconds: float, say: Say) -> dict[str, Any]:
     """What the hosts' observers saw.
 
-    Raises RunError where none could be started, none answered or the connection was lost, and Interrupted when the user
-    stops it. The job in the cluster is ended then, if it can be reached.
+    Raises RunError if no observer could be started, none answered or the connection was lost, and Interrupted when the
+    user stops it. It then ends the job in the cluster, if it can reach it.
     """
     name = f"{PREFIX}{secrets.token_hex(4)}"
     with _interruptible():
@@ -51,23 +50,16 @@ def watch(cluster: StateDashboard, chosen: TrainingJob, seconds: float, say: Say
 
 
 def _submit(cluster: StateDashboard, name: str, request: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        package = Path(folder) / "seatrial"
-        for path, data in travelling().items():
-            (package / path).parent.mkdir(parents=True, exist_ok=True)
-            (package / path).write_bytes(data)
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder, quiet():
         variables = {REQUEST_VARIABLE: json.dumps(request), JOB_STOP_WAIT: str(STOP_S)}
-        runtime_env = {"py_modules": [str(package)], "env_vars": variables}
-        logging.disable(logging.WARNING)  # Ray's own lines about uploads
+        runtime_env = {"py_modules": [str(own_module(Path(folder)))], "env_vars": variables}
         try:
-            jobs.client(cluster).submit_job(entrypoint=ENTRYPOINT, submission_id=name, runtime_env=runtime_env)
+            client(cluster).submit_job(entrypoint=ENTRYPOINT, submission_id=name, runtime_env=runtime_env)
         except Interrupted:
             raise
-        except Exception as error:  # requests', aiohttp's and Ray's own, in many classes
+        except Exception as error:  # requests, aiohttp and Ray raise many classes
             said = str(error).strip().splitlines() or [type(error).__name__]
             raise RunError(f"no observer could be started: {clean(said[-1].strip(), 300)}") from None
-        finally:
-            logging.disable(logging.NOTSET)
 
 
 @contextlib.contextmanager

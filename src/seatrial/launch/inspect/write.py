@@ -1,4 +1,4 @@
-"""Writes what was seen into a run directory, marked as observed, and seals it."""
+"""Writes what was seen into a run directory that is marked as observed, and seals it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from seatrial.events.planned import PlanFacts, Tolerances
 from seatrial.events.schema import Environment, Planned, Roster
 from seatrial.record import seal
 
-# Written down before anything is judged, as a run's are. Connections must carry the first to be more than a rendezvous;
-# an interface's counter may lack the second of it: bytes that were under way when the window began.
+# Frozen before anything is judged, as in a run. A connection with less than the first is only a rendezvous. An
+# interface's counter may lack the second share of it: bytes that were in flight when the window began.
 TOLERANCES = Tolerances(observed_least_bytes_per_s=10_000.0, observed_below=0.1)
 DETAILS = ("job_id", "submission_id", "type", "status", "entrypoint", "start_time", "end_time")
 
 
 @dataclass
 class Inspection:
-    """Everything that was seen of a job; empty where a source was not asked."""
+    """Everything that was seen of a job; a field is empty where its source was not asked."""
 
     name: str
     asked: dict[str, Any]
