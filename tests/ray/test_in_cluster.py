@@ -39,7 +39,6 @@ from tests.support.waiting import LIMIT_S, last_lines, output_of, wait_for
 
 pytestmark = pytest.mark.ray
 
-MARK = "SEATRIAL_TEST_HOME"  # in the environment of all processes of a head: its agents are not in its session
 ENDLESS = "endless.json"  # a trial that only a stop ends
 SECRET = "hunter2-hunter2-hunter2"
 CLAIMS = ("execution.completed", "execution.all_ranks_participated", "recovery.checkpoint_reloads")
@@ -75,7 +74,6 @@ def environment(mount: Path, job: dict[str, Any]) -> dict[str, str]:
         "PATH": path,
         "HUB_TOKEN": SECRET,
         "HF_HUB_OFFLINE": "1",
-        MARK: str(mount.parent.resolve()),
         "RAY_USAGE_STATS_ENABLED": "0",
         "PYTHONUNBUFFERED": "1",
         "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # how long a driver waits for a Ray that is gone; 60 by default
@@ -131,6 +129,16 @@ def shipped(mount: Path) -> dict[str, bytes]:
     return found
 
 
+def working_below(*folders: Path) -> list[int]:
+    """The pids of processes by their working directory: Ray's agents write their titles over all else that tells them."""
+    found = []
+    for process in processes.PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if any((process / "cwd").readlink().is_relative_to(folder) for folder in folders):
+                found.append(int(process.name))
+    return found
+
+
 @contextlib.contextmanager
 def head() -> Iterator[Cluster]:
     """`ray start --head` with everything of its own: ports, session, storage."""
@@ -173,7 +181,7 @@ def head() -> Iterator[Cluster]:
     finally:
         process.kill()
         process.wait()
-        processes.end(lambda: list(processes.of_run(home, str(session), MARK)), grace=0)
+        processes.end(lambda: list(processes.with_pids(working_below(home, session))), grace=0)
         shutil.rmtree(session, ignore_errors=True)
         shutil.rmtree(home, ignore_errors=True)
 
