@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from seatrial.errors import EvidenceError
@@ -24,7 +22,6 @@ from seatrial.evidence.facts.execution import Ended
 from seatrial.evidence.facts.learning import Data
 from seatrial.evidence.facts.performance import Memory, Throughput
 from seatrial.report import write
-from seatrial.report.leads import LEADS
 from seatrial.report.markdown import markdown
 from seatrial.report.page import html
 from seatrial.report.view import view_of
@@ -34,11 +31,6 @@ from tests.support.wires import World, run
 pytestmark = pytest.mark.unit
 
 VOID = {"meta", "link", "br", "wbr", "hr", "img", "input"}
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=12,
-)  # fmt: skip
 
 
 class Page(HTMLParser):
@@ -366,44 +358,6 @@ def test_a_page_stays_under_a_megabyte_and_says_what_it_left_out(tmp_path: Path)
     assert re.search(r"2,\d\d\d more facts left out here; the record has them\.", words)
     assert re.search(r"\d+ more verdicts left out here; the record has them\.", words)
     assert "All 300 claims supported" in words
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from([*LEADS, "transport.x", "environment.image.ran", "learning.heldout.loss.after"]),
-        JSON,
-        max_size=8,
-    )
-)
-def test_any_value_of_any_fact_can_be_shown(values: dict[str, Any]) -> None:
-    page, _ = rendered(record(*(strange(name, value) for name, value in values.items())))
-    assert len(page.ids) == len(set(page.ids))
-    assert set(values) <= set(page.ids)
-
-
-@given(st.fixed_dictionaries({}, optional={k: JSON for k in (*record(), "evidence", "verdicts") if k != "schema"}))
-def test_any_record_can_be_shown(content: dict[str, Any]) -> None:
-    page, _ = rendered({"schema": "seatrial.record/1", **content})
-    assert set(page.targets) <= set(page.ids)
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(("execution", "learning", "performance", "x")),
-        st.dictionaries(st.text(max_size=30), JSON, max_size=4),
-    )
-)
-def test_any_evidence_can_be_shown(evidence: dict[str, Any]) -> None:
-    page, _ = rendered({**record(), "evidence": evidence})
-    assert len(page.ids) == len(set(page.ids))
-
-
-def test_a_value_nested_without_end_is_cut(tmp_path: Path) -> None:
-    value: Any = "bottom"
-    for _ in range(150):
-        value = {"down": value}
-    page, _ = pages(tmp_path, record(strange("execution.deep", value)))
-    assert "bottom" not in page.words
 
 
 # --- Markdown ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from seatrial.report.leads import LEADS, lead
 from seatrial.report.markdown import code, escape
 from seatrial.report.reading import figure, number, seconds, size, string, visible
 from seatrial.report.values import Layout, Listing, Pairs, Points, Scalar, Table
-from tests.unit.test_report import JSON
+from tests.unit.test_report_fuzz import JSON
 
 pytestmark = pytest.mark.unit
 
