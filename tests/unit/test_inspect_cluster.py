@@ -11,7 +11,9 @@ import pytest
 
 from seatrial.cli.main import main
 from seatrial.errors import InputError
+from seatrial.events.layers import Train
 from seatrial.launch.inspect import choose, dashboard
+from tests.support.layers import lost
 from tests.unit.jobs_server import Answers, serving
 
 pytestmark = pytest.mark.unit
@@ -113,7 +115,9 @@ def test_ray_trains_state(there: Answers) -> None:
     settings = {"run_settings": {"run_config": {"storage_path": "s3://bucket/x"}}}
     there.by_path[RUNS] = []
     there.say(RUNS, {"train_runs": [{**run, **settings}, {**run, "job_id": "09"}]})
-    (found,) = cluster.train_runs("02")["runs"]
+    state = cluster.train_runs("02")
+    (found,) = state["runs"]
+    assert lost(Train, state) == []
     assert [attempt["status"] for attempt in found["attempts"]] == ["ERRORED", "RUNNING"]
     assert found["storage_path"] == "s3://bucket/x"
     there.by_path[RUNS] = []

@@ -17,9 +17,10 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from seatrial.driver import pods
-from seatrial.events.layers import Pod
+from seatrial.events.layers import Pod, Pods
 from seatrial.evidence.witness.pods import Place, image_ran, of
 from tests.support import kuberay_answers as k
+from tests.support.layers import lost
 from tests.unit.server_answers.world import status
 
 pytestmark = pytest.mark.unit
@@ -102,10 +103,12 @@ def content(api: Api) -> dict[str, Any]:
 
 
 def test_the_pods_of_the_own_cluster_page_by_page(api: Api) -> None:
-    found = content(api)["pods"]
+    whole = content(api)
+    found = whole["pods"]
     assert [(pod["name"], pod["ip"], pod["image_id"]) for pod in found] == [
         (f"tune-{n}", f"10.0.1.{n}", k.IMAGE_ID) for n in (1, 2, 3)
     ]
+    assert lost(Pods, whole) == []
     assert api.asked[0]["labelSelector"] == ["ray.io/cluster=tune-x7k2p"]
     assert len(api.asked) == 3
 

@@ -7,10 +7,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-LARGEST = 1e300  # of a number that was measured: a million of them can be added up
+LARGEST = 1e150  # of a number that was measured: the squares of a million of them can be added up
+SHORTEST = 1e-100  # of a time that is not zero: what is divided by it stays finite
 
 Count = Annotated[int, Field(ge=0, le=1 << 100)]
-Seconds = Annotated[float, Field(ge=0, le=1e12)]
 Decimal = Annotated[str, Field(pattern=r"^[0-9]{1,40}$")]  # a counter or a size: it may pass 2⁵³
 
 
@@ -20,6 +20,13 @@ def _summable(value: float) -> float:
     return value
 
 
+def _dividing(seconds: float) -> float:
+    if 0 < seconds < SHORTEST:
+        raise ValueError(f"{seconds} s is shorter than any clock tells")
+    return seconds
+
+
+Seconds = Annotated[float, Field(ge=0, le=1e12), AfterValidator(_dividing)]
 # One that is not finite may be written: the file then has a NonFinite in its place, and never the number.
 Number = Annotated[float, AfterValidator(_summable)]
 

@@ -35,6 +35,6 @@ class Follower:
 def _event(line: bytes) -> dict[str, Any] | None:
     try:
         event = parse(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return event if isinstance(event, dict) else None

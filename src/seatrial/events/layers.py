@@ -10,12 +10,13 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from seatrial.events.base import Decimal, Nonsense, Seconds
+from seatrial.events.base import Count, Decimal, Nonsense, Seconds
 from seatrial.events.planned import Positive
 from seatrial.events.reader import Stream
 from seatrial.events.schema import Environment
 
 Counters = dict[str, dict[str, Decimal]]
+Connections = tuple[tuple[str, str, Decimal, Decimal], ...]
 
 
 class Layer(BaseModel):
@@ -57,11 +58,11 @@ class Unit(Layer):
     """An FSDP unit in elements; `padded` is what a collective of it carries."""
 
     name: str = ""
-    tensors: Annotated[int, Field(ge=0)]
-    trainable: Annotated[int, Field(ge=0)] = 0
-    frozen: Annotated[int, Field(ge=0)] = 0
-    padded: Annotated[int, Field(ge=0)]
-    padded_trainable: Annotated[int, Field(ge=0)]
+    tensors: Count
+    trainable: Count = 0
+    frozen: Count = 0
+    padded: Count
+    padded_trainable: Count
 
 
 class Sharding(Layer):
@@ -155,8 +156,14 @@ class WindowSeen(Layer):
     seconds: Seconds
     counters: tuple[Counters, Counters]
     backwards: tuple[str, ...] = ()
-    connections: dict[str, Any] = {}
+    connections: dict[str, Connections | str] = {}
     gone: dict[str, str] = {}
+
+
+class GpusSeen(Layer):
+    """What nvidia-smi said of a host's GPUs, once; None where it said nothing."""
+
+    gpus: tuple[dict[str, Any], ...] | None = None
 
 
 class AttemptSeen(Layer):
@@ -177,7 +184,7 @@ class HostSeen(Layer):
     window: WindowSeen
     attempts: tuple[AttemptSeen, ...] = ()
     checkpoint: dict[str, Any] | None = None
-    gpus: dict[str, Any] = {}
+    gpus: GpusSeen = GpusSeen()
 
 
 NAMES: dict[type[Layer], str] = {

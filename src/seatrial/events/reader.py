@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,8 @@ from seatrial.events.writer import GENESIS
 _ADAPTER: TypeAdapter[Any] = TypeAdapter(AnyEvent)
 E = TypeVar("E", bound=Event)
 MAX_LINE = 64 << 20
+DEEPEST = 100  # lists and objects in each other; whoever walks through a value goes one call deeper for each
+_UTC = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 @dataclass(frozen=True)
@@ -71,40 +74,61 @@ def read(path: Path, name: str, run: str) -> Stream:
     except OSError:
         return Stream(name, (), (), "unreadable")
     previous = GENESIS
-    for sequence, line in enumerate(lines[:-1]):
-        raw = line + b"\n"
-        body = _body(line)
-        if body is None or body.pop("prev", None) != previous or body.pop("seq", None) != sequence:
+    for sequence, text in enumerate(lines[:-1]):
+        line = parsed_line(text)
+        if line is None or line.previous != previous or line.sequence != sequence:
             ended = "gap"
             break
-        moment = body.pop("utc", None)
-        body.pop("mono", None)
-        try:
-            event = _ADAPTER.validate_python(body)
-            datetime.fromisoformat(moment)
-        except (TypeError, ValueError):  # pydantic's errors are ValueErrors too
-            ended = "gap"
-            break
-        times.append(moment)
-        events.append(event)
-        previous = sha256(raw)
+        times.append(line.utc)
+        events.append(line.event)
+        previous = sha256(text + b"\n")
     else:
         if lines[-1]:
             ended = "torn"
         elif events and isinstance(events[-1], Closed):
             ended = "closed"
-    return _own(Stream(name, tuple(events), tuple(times), ended), run)
+    return own(Stream(name, tuple(events), tuple(times), ended), run)
 
 
-def _body(line: bytes) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Line:
+    """One line: its event, when it was written, and its place in the chain as the line states it."""
+
+    event: Event
+    utc: str
+    previous: Any
+    sequence: Any
+
+
+def parsed_line(text: bytes) -> Line | None:
+    """The line without its newline; None for what no writer wrote."""
     try:
-        body = parse(line) if len(line) <= MAX_LINE else None
+        body = parse(text) if len(text) <= MAX_LINE else None
     except (ValueError, RecursionError):
         return None
-    return body if isinstance(body, dict) else None
+    if not isinstance(body, dict) or (text.count(b"[") + text.count(b"{") > DEEPEST and _depth(body) > DEEPEST):
+        return None
+    previous, sequence, moment = (body.pop(name, None) for name in ("prev", "seq", "utc"))
+    body.pop("mono", None)
+    try:
+        if not _UTC.fullmatch(moment):
+            return None
+        datetime.fromisoformat(moment)
+        return Line(_ADAPTER.validate_python(body), moment, previous, sequence)
+    except (TypeError, ValueError):  # pydantic's errors are ValueErrors too
+        return None
 
 
-def _own(stream: Stream, run: str) -> Stream:
+def _depth(value: Any) -> int:
+    """How deep lists and objects lie in each other."""
+    depth, layer = 0, [value]
+    while layer := [each for each in layer if isinstance(each, dict | list)]:
+        depth += 1
+        layer = [inner for each in layer for inner in (each.values() if isinstance(each, dict) else each)]
+    return depth
+
+
+def own(stream: Stream, run: str) -> Stream:
     """A file without a header of this run holds no evidence of it."""
     if stream.header is None or any(isinstance(e, Opened) for e in stream.events[1:]):
         return Stream(stream.path, (), (), "unreadable")

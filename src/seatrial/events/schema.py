@@ -63,7 +63,7 @@ class Roster(Event):
     event: Literal["roster"] = "roster"
     phase: Literal["train", "reload", "probe"]
     attempt: int
-    files: list[str]
+    files: list[Annotated[str, Field(pattern=r"^events(/[0-9A-Za-z_][0-9A-Za-z_.-]*)+\.jsonl$")]]
 
 
 class PhaseStarted(Event):

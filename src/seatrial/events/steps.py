@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -60,7 +60,7 @@ class Step(Event):
     """
 
     event: Literal["step"] = "step"
-    step: Count
+    step: Annotated[int, Field(ge=1)]
     samples: list[tuple[int, str]]
     tokens: Count
     tokens_from: Literal["told", "attention_mask", "input_ids", "unknown"] = "told"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -110,18 +111,24 @@ def gather(root: Path) -> Run:
     frozen = _frozen(layout)
     name = str((frozen or {}).get("run") or root.name)  # as frozen: a copied folder keeps its identity
     driver = _in_place(read(layout.driver_events, layout.relative(layout.driver_events), name), "driver", None)
-    # The last attempt's ranks are what came of a script that was started again; earlier ones are known, and no more.
-    rosters: dict[str, list[str]] = {roster.phase: roster.files for roster in driver.all(Roster)}
-    earlier = {file for roster in driver.all(Roster) for file in roster.files}
-    ranks, reloads = (
-        tuple(_in_place(read(root / f, f, name), role, rank) for rank, f in enumerate(rosters.get(phase, [])))
-        for phase, role in ((TRAIN.name, TRAIN.role), (RELOAD.name, RELOAD.role))
-    )
-    probes = tuple(_in_place(read(root / f, f, name), "probe", None) for f in rosters.get("probe", []))
-    listed = {driver.path, *earlier}
+    ranks, reloads, probes = on_rosters(driver, lambda file: read(root / file, file, name))
+    listed = {driver.path, *(file for roster in driver.all(Roster) for file in roster.files)}
     refused = tuple(f for p in sorted(layout.events.rglob("*.jsonl")) if (f := layout.relative(p)) not in listed)
     claims, void = _claims(layout, frozen, (driver, *ranks, *reloads, *probes))
     return Run(name, claims, void, driver, ranks, reloads, probes, refused)
+
+
+def on_rosters(driver: Stream, opened: Callable[[str], Stream]) -> tuple[tuple[Stream, ...], ...]:
+    """The streams of ranks, of reload processes and of probes; `opened` gives the stream of a file that a roster names.
+
+    The last attempt's ranks are what came of a script that was started again; earlier ones are known, and no more.
+    """
+    rosters: dict[str, list[str]] = {roster.phase: roster.files for roster in driver.all(Roster)}
+    ranks, reloads = (
+        tuple(_in_place(opened(file), role, rank) for rank, file in enumerate(rosters.get(phase, [])))
+        for phase, role in ((TRAIN.name, TRAIN.role), (RELOAD.name, RELOAD.role))
+    )
+    return ranks, reloads, tuple(_in_place(opened(file), "probe", None) for file in rosters.get("probe", []))
 
 
 def _in_place(stream: Stream, role: str, rank: int | None) -> Stream:
@@ -136,7 +143,8 @@ def _frozen(layout: Layout) -> dict[str, Any] | None:
         frozen = parse(layout.claims.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    return frozen if isinstance(frozen, dict) and isinstance(frozen.get("claims"), list) else None
+    claims = frozen.get("claims") if isinstance(frozen, dict) else None
+    return frozen if isinstance(claims, list) and all(isinstance(claim, dict) for claim in claims) else None
 
 
 def _claims(

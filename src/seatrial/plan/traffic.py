@@ -99,8 +99,11 @@ def sent(
 ) -> dict[tuple[int, int], Sent]:
     """What each rank sends to each other rank in one step; `hosts` are by rank. Raises KeyError for an unknown backend.
 
-    gloo's ring is in rank order. NCCL's visits a host once, whatever the order of ranks.
+    gloo's ring is in rank order. NCCL's visits a host once, whatever the order of ranks. Raises Nonsense for a mesh of
+    another number of ranks.
     """
+    if math.prod(mesh) != len(hosts):
+        raise Nonsense(f"a mesh of {' × '.join(map(str, mesh))} ranks, {len(hosts)} took part")
     found: dict[tuple[int, int], Sent] = defaultdict(Sent)
     for message in work:
         ring = RINGS[backend][message.collective]

@@ -83,7 +83,8 @@ def _processes(hosts: dict[str, HostSeen], train: Train) -> tuple[SeenProcess, .
     for node, told in hosts.items():
         for pid, process in told.processes.items():
             logged = (process.rank or {}).get("world_rank")
-            rank = by_ray.get((node, int(pid)), logged if isinstance(logged, int) else None)
+            known = isinstance(logged, int) and not isinstance(logged, bool)
+            rank = by_ray.get((node, int(pid)), logged if known else None)
             gone = told.window.gone.get(pid, "")
             found.append(SeenProcess(0, node, told.host, told.name, int(pid), rank, process, gone))
     found.sort(key=lambda process: (process.rank is None, process.rank or 0, process.name, process.pid))

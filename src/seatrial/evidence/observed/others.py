@@ -54,8 +54,8 @@ def _gpus(seen: Seen) -> Fact[GpuUse]:
     """One look at the end of the window: how busy they were then, not over the window."""
     witness = "nvidia-smi on each host, once"
     told = {host.name: host.gpus for host in seen.hosts.values()}
-    if known := {host: gpus["gpus"] for host, gpus in told.items() if "gpus" in gpus}:
-        silent = {host: str(gpus["unknown"]) for host, gpus in told.items() if "unknown" in gpus}
+    if known := {host: list(said.gpus) for host, said in told.items() if said.gpus is not None}:
+        silent = {host: said.unknown for host, said in told.items() if said.unknown}
         return performance.GPU_USE.seen(GpuUse(known, silent), witness)
-    reasons = sorted({str(gpus.get("unknown")) for gpus in told.values()})
+    reasons = sorted({said.unknown for said in told.values()} - {""})
     return performance.GPU_USE.unknown("; ".join(reasons) or "no host was watched", witness)

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from seatrial.events.base import Nonsense
 from seatrial.events.layers import HostSeen
 from seatrial.events.planned import need
 from seatrial.evidence.facts import transport
@@ -46,20 +45,11 @@ def facts(seen: Seen) -> Iterator[Fact[Any]]:
 def _flows(seen: Seen, live: list[SeenProcess]) -> list[Flow]:
     sent: dict[End, int] = {}
     for process in live:
-        rows = seen.hosts[process.node].window.connections.get(str(process.pid), [])
-        for local, remote, size in _rows(rows, process):
-            sent[End(process.number, process.host, local, remote)] = size
+        rows = seen.hosts[process.node].window.connections.get(str(process.pid), ())
+        for local, remote, size, _ in () if isinstance(rows, str) else rows:
+            sent[End(process.number, process.host, local, remote)] = int(size)
     addresses = {told.host: told.network.addresses for told in seen.hosts.values()}
     return connections.flows(sent, addresses)
-
-
-def _rows(rows: Any, process: SeenProcess) -> Iterator[tuple[str, str, int]]:
-    """`(local, remote, bytes sent)`. Raises Nonsense for what no observer wrote."""
-    for row in rows if isinstance(rows, list) else []:
-        whole = isinstance(row, list) and len(row) == 4 and all(isinstance(cell, str) for cell in row)
-        if not whole or not row[2].isdecimal():
-            raise Nonsense(f"a connection of {process.label} is not [local, remote, sent, received]")
-        yield row[0], row[1], int(row[2])
 
 
 def _window(seen: Seen, flows: list[Flow]) -> Fact[list[DeviceWindow]]:

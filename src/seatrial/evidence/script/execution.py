@@ -144,11 +144,12 @@ def _problem(event: GradientRollCall, rank: int, ranks: int) -> tuple[str, str]:
         return "unclear", event.unclear or "there is no fit"
     if event.share == 0:
         return "wrong", "this rank's share is zero"
-    if len(event.coefficients) != ranks:
+    errors = event.errors or [None] * ranks
+    if not len(event.coefficients) == len(errors) == ranks:
         return "unclear", f"{len(event.coefficients)} ranks were compared, {ranks} took part"
     known = sorted(abs(c) for c in event.coefficients if c is not None)
-    own, error = event.coefficients[rank], (event.errors or [None] * ranks)[rank]
-    if own is None or error is None:
+    own, error = event.coefficients[rank], errors[rank]
+    if own is None or error is None or error < 0:
         return "unclear", "there is no fit for this rank"
     usual, slack = known[len(known) // 2] or known[-1], ERRORS * error
     if abs(own) + slack < LOST * usual or (usual > 0 and abs(own) < LOST * usual and slack < usual / 2):

@@ -33,7 +33,7 @@ def facts(run: Run) -> Iterator[Fact[Any]]:
     expected = next((e.heldout_windows for s in run.ranks if (e := s.last(DataOpened))), 0)
     yield _data(run)
     yield from heldout({phase: _items(run, phase, expected) for phase in PHASES}, _other_windows(run))
-    yield from _baselines(run)
+    yield from _baselines(run, expected)
     yield overlap(run)
     yield curve(run)
     yield _isolation(run)
@@ -146,8 +146,8 @@ def _scores(phase: str, items: Items | Missing) -> Iterator[Fact[float]]:
         yield bits.not_applicable("the tokens stand for no bytes")
 
 
-def _baselines(run: Run) -> Iterator[Fact[float]]:
-    """Bits per byte of each table, if training and reload fitted the same."""
+def _baselines(run: Run, windows: int) -> Iterator[Fact[float]]:
+    """Bits per byte of each table over all held-out windows, if training and reload fitted the same."""
     first, again = (
         next((e for s in streams if (e := s.last(Baselines))), None) for streams in (run.ranks, run.reloads)
     )
@@ -155,7 +155,9 @@ def _baselines(run: Run) -> Iterator[Fact[float]]:
         return
     for table in sorted(first.nats):
         type, value = BASELINE.of(table=table), _bits(first, table)
-        if again is None:
+        if not len(first.nats[table]) == len(first.bytes) == windows:
+            yield type.unknown(f"rank 0 did not score all {windows} windows with it", "rank 0")
+        elif again is None:
             yield type.unknown(f"rank 0 says {value:.4f}, and no other process fitted it", "reload")
         elif not math.isclose(value, other := _bits(again, table), rel_tol=1e-6):
             yield type.unknown(f"rank 0 says {value:.4f}, the reload {other:.4f}", "rank 0, reload")

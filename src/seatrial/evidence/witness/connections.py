@@ -7,6 +7,7 @@ connection. What connections carried is one witness, the counter of the interfac
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from seatrial.evidence.facts.transport import CORROBORATED, DISAGREE, INSUFFICIE
 
 LOOPBACK = "lo"  # Linux delivers between addresses of one host over it, whichever interface has them
 NOWHERE = "?"  # no interface of the host has the address
+_RANK = re.compile(r"rank-([0-9]{1,9})")
 Pair = tuple[int, int]
 Addresses = Mapping[str, Mapping[str, Sequence[str]]]  # host -> interface -> its addresses
 
@@ -73,8 +75,8 @@ class Watched:
 
 def rank_of(name: str) -> int | None:
     """The rank of a process that probes call `rank-N`; None for any other."""
-    number = name.removeprefix("rank-")
-    return int(number) if name.startswith("rank-") and number.isdecimal() else None
+    found = _RANK.fullmatch(name)
+    return int(found[1]) if found else None
 
 
 def ends_of(probe: Stream, host: str, until: str) -> list[End]:

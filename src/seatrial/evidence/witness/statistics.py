@@ -74,7 +74,7 @@ def _score(gained: int, lost: int, items: int, difference: float) -> float:
 
 def items_for(margin: float, z: float = Z95) -> int:
     """How many items, none of them changed, it takes for the interval to stay within a margin (Tango at 0 and 0)."""
-    return math.ceil(z * z * (1 - margin) / margin) if margin > 0 else 0
+    return math.ceil(z * z * (1 - margin) / margin) if margin > 1e-12 else 0
 
 
 def bootstrap(differences: Sequence[float], resamples: int, seed: int) -> tuple[float, float, int]:

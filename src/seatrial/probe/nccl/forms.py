@@ -32,7 +32,8 @@ def form(name: str, pattern: str, versions: str, meaning: str, source: str, kind
 
 
 _INIT = (
-    r"(?:\[Rank \d+\] )?(?P<call>ncclComm\w+ )?comm (?P<comm>0x[0-9a-f]+) rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)"
+    r"(?:\[Rank \d+\] )?(?P<call>ncclComm\w+ )?comm (?P<comm>0x[0-9a-f]+)"
+    r" rank (?P<rank>\d{1,7}) n[rR]anks (?P<size>\d{1,7})"
 )
 _ID = r"(?: commId (?P<id>0x[0-9a-f]+))?"
 FORMS: tuple[Form, ...] = (
@@ -47,7 +48,7 @@ FORMS: tuple[Form, ...] = (
     ),
     form(
         "nodes",
-        rf"{_INIT} nNodes (?P<nodes>\d+) localRanks (?P<local>\d+) localRank \d+",
+        rf"{_INIT} nNodes (?P<nodes>\d{{1,7}}) localRanks (?P<local>\d+) localRank \d+",
         "2.20–2.30",
         "how many nodes a communicator spans",
         NCCL + "init.cc",

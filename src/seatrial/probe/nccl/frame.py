@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 INFO = b" NCCL INFO "
-_HEAD = re.compile(rb"([^\s:]+):(\d+):(\d+) \[(-?\d+)\]$")
+_HEAD = re.compile(rb"([^\s:]+):(\d{1,12}):(\d+) \[(-?\d+)\]$")
 ANCHOR = re.compile(
-    rb"([^\s:]+):(\d+):(\d+) \[(-?\d+)\] (?:([\w./-]+:\d+)(?: \(\w+\))? )?NCCL (INFO|WARN) ",
+    rb"([^\s:]+):(\d{1,12}):(\d+) \[(-?\d+)\] (?:([\w./-]+:\d+)(?: \(\w+\))? )?NCCL (INFO|WARN) ",
 )
 ANSI = re.compile(rb"\x1b\[[0-9;]*m")
-REPEATED = re.compile(rb" ?\[repeated (\d+)x across cluster\].*$")
+REPEATED = re.compile(rb" ?\[repeated (\d{1,12})x across cluster\].*$")
 # What tells writers apart that share host name and pid: Ray's worker, mpirun's and torchrun's rank.
 _TAG = re.compile(rb"\((?:\w+ )?(pid=\d+(?:, ip=[^)]+)?)\) |^\[(\d+,\d+)\]<|^\[(?:rank|default)(\d+)\]:")
 _CRI = re.compile(rb"^\S+ (stdout|stderr) ([FP]) ")

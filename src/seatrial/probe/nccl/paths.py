@@ -17,10 +17,12 @@ from dataclasses import dataclass
 
 # The connection line, INIT|P2P/SHM/NET, so it is in a default INFO log. `a` and `b` are ranks of one communicator.
 CHANNEL = re.compile(
-    rb"(?P<a>\d+)(?:\[[0-9a-f]+\])? -> (?P<b>\d+)(?:\[[0-9a-f]+\])? "
+    rb"(?P<a>\d{1,9})(?:\[[0-9a-f]+\])? -> (?P<b>\d{1,9})(?:\[[0-9a-f]+\])? "
     rb"(?:\[(?P<dir>send|receive)\] )?via (?P<path>.+?)(?: comm (?P<comm>0x[0-9a-f]+) nRanks \d+)?$"
 )
-_NET = re.compile(rb"NET/(?P<name>[^/]+)/(?P<dev>\d+)(?:\((?P<pxn>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?:/Shared)?$")
+_NET = re.compile(
+    rb"NET/(?P<name>[^/]+)/(?P<dev>\d{1,9})(?:\((?P<pxn>\d+)\))?(?P<gdr>/GDRDMA(?:\(PCI\))?)?(?:/Shared)?$"
+)
 _P2P = re.compile(rb"P2P/(?P<name>CUMEM|IPC|MNNVL|direct pointer|indirect/\d+\[[^\]]+\])(?:/read)?(?:/CE)?$")
 _SHM = re.compile(rb"(?:direct shared memory|SHM(?:/(?:direct|CE)){1,2})$")
 _COLLNET = re.compile(rb"COLLNET/(?P<name>[^/]+)/\d+(?:/GDRDMA)?$")

@@ -218,6 +218,9 @@ class Reader:
 
     def _member(self, process: ProcessLog, form: str, said: dict[str, str]) -> None:
         rank, size = int(said["rank"]), int(said["size"])
+        if rank >= size:
+            process.torn += 1
+            return
         member = next(
             (m for m in reversed(process.members) if (m.pointer, m.rank, m.size) == (said["comm"], rank, size)), None
         )

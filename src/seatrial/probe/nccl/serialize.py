@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from seatrial.probe.nccl.facts import Log, Member, ProcessLog
 from seatrial.probe.nccl.frame import LogWriter
 
+MOST_RANKS = 10**7  # of a communicator: the ranks that said nothing are listed one by one
 _LOG = ("bytes_read", "lines", "nccl_lines", "torn", "repeated", "deduplicated", "unfinished", "files", "libfabric")
 _PROCESS = (
     *("version", "plugin", "libfabric", "providers", "fabrics", "protocols", "settings", "nvls", "trouble"),
     *("torn", "repeated", "info", "capped"),
 )
+_READ_LOG, _READ_PROCESS = TypeAdapter(Log), TypeAdapter(ProcessLog)
+_READ_WRITER, _READ_MEMBER = TypeAdapter(LogWriter), TypeAdapter(Member)
 
 
 def pack(log: Log) -> dict[str, Any]:
@@ -37,22 +42,26 @@ def _packed(process: ProcessLog) -> dict[str, Any]:
 def unpack(document: dict[str, Any]) -> Log:
     """The log again. Raises ValueError for what `pack` did not make."""
     try:
-        log = Log(**{name: document[name] for name in _LOG}, versions=set(document["versions"]))
+        log = _READ_LOG.validate_python({name: document[name] for name in (*_LOG, "versions")})
         for each in document["processes"]:
             process = _unpacked(each)
             log.processes[process.writer] = process
-    except (KeyError, TypeError, AttributeError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ValueError(f"no facts of a log: {where}: {first['msg']}") from None
+    except (KeyError, TypeError) as error:
         raise ValueError(f"no facts of a log: {type(error).__name__}: {error}") from None
     return log
 
 
 def _unpacked(document: dict[str, Any]) -> ProcessLog:
-    writer = LogWriter(**document["writer"])
-    known = {field.name for field in fields(Member)}
-    return ProcessLog(
-        writer,
-        members=[Member(writer, **{k: v for k, v in m.items() if k in known}) for m in document["members"]],
-        raw=[{key.encode(): int(count) for key, count in each.items()} for each in document["raw"]] or [{}],
-        link_types=set(document["link_types"]),
-        **{name: document[name] for name in _PROCESS},
+    writer = _READ_WRITER.validate_python(document["writer"])
+    members = [_READ_MEMBER.validate_python({**member, "writer": writer}) for member in document["members"]]
+    if strange := [m for m in members if not 0 <= m.rank < m.size < MOST_RANKS or not 0 <= m.nodes <= m.size]:
+        first = strange[0]
+        raise ValueError(f"no facts of a log: rank {first.rank} of {first.size} ranks on {first.nodes} nodes")
+    fields = {name: document[name] for name in (*_PROCESS, "link_types")}
+    return _READ_PROCESS.validate_python(
+        {**fields, "writer": writer, "members": members, "raw": document["raw"] or [{}]}
     )

@@ -102,8 +102,8 @@ def _troubles(log: Log) -> list[dict[str, Any]]:
             "trouble": name,
             "processes": count[name] or None,
             "line": line,
-            "meaning": forms[name].meaning,
-            "source": forms[name].source,
+            "meaning": forms[name].meaning if name in forms else "",
+            "source": forms[name].source if name in forms else "",
         }
         for name, line in sorted(lines.items())
     ]
