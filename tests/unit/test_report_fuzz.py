@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seatrial.cli import inspect_text, output
 from seatrial.evidence.facts import FACTS, FAMILIES, FactType
 from seatrial.report.leads import LEADS, lead
 from tests.browser.sample import record, strange
@@ -86,8 +87,11 @@ EVIDENCE = st.lists(st.sampled_from(sorted(TYPES)), max_size=5, unique=True).fla
 @settings(max_examples=150)
 @given(EVIDENCE)
 def test_any_value_of_about_the_shape_of_its_fact_can_be_shown(values: dict[str, Any]) -> None:
-    page, _ = rendered(record(*(strange(name, value, TYPES[name].unit) for name, value in values.items())))
+    content = record(*(strange(name, value, TYPES[name].unit) for name, value in values.items()))
+    page, _ = rendered(content)
     assert set(values) <= set(page.ids)
+    assert list(inspect_text.lines(content))
+    assert output.unclaimed(content)
 
 
 @settings(max_examples=20)

@@ -10,11 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from seatrial.report import charts
+from seatrial.evidence.facts import (
+    FACTS,
+    FAMILIES,
+    Reason,
+    environment,
+    execution,
+    learning,
+    outside,
+    performance,
+    recovery,
+    transport,
+)
+from seatrial.report import charts, tasks, words
 from seatrial.report.leads import LEADS, lead
 from seatrial.report.markdown import code, escape
 from seatrial.report.reading import figure, number, seconds, size, string, visible
 from seatrial.report.values import Layout, Listing, Pairs, Points, Scalar, Table
+from tests.browser.sample import record, verdict
+from tests.unit.test_report import rendered
 from tests.unit.test_report_fuzz import JSON
 
 pytestmark = pytest.mark.unit
@@ -103,6 +117,46 @@ def test_a_lead_never_fails(name: str, value: Any) -> None:
 
 def test_long_text_says_how_long_it_is() -> None:
     assert string("x" * 5000).endswith("… [5,000 characters, cut here]")
+
+
+# What no heading is worth: it is named after its id, stands in the table of held-out windows, or is a layer.
+LEFT_TO_ITS_ID = {
+    *(error.id for error in (m.ERROR for m in (environment, execution, learning, performance, recovery, transport))),
+    *(
+        type.id
+        for type in (
+            outside.SCRIPT_NAME,
+            outside.JOB,
+            outside.PROCESSES,
+            outside.ATTEMPTS_SEEN,
+            transport.CONNECTIVITY,
+            transport.WINDOW,
+            performance.WINDOW_BY_PROBE,
+            performance.GPU_USE,
+            learning.ISOLATION,
+            recovery.NEWEST_CHECKPOINT,
+            environment.LOADED,
+            environment.DEVICES,
+            environment.STARTED_WITH,
+            environment.PODS,
+            environment.MANIFEST,
+            environment.RAY,
+        )
+    ),
+    *(family.pattern for family in (learning.LOSS, learning.BITS_PER_BYTE, learning.BASELINE, environment.LAYER)),
+}
+
+
+def test_every_fact_has_a_title_or_is_left_to_its_id() -> None:
+    titled = {*words.FACTS, *(fact.family.pattern for fact in tasks.FACTS.values())}
+    assert titled | LEFT_TO_ITS_ID == {*FACTS, *FAMILIES}
+    assert not titled & LEFT_TO_ITS_ID
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_every_reason_has_its_sentence_beside_the_verdict(reason: Reason) -> None:
+    page, _ = rendered(record(verdicts=(verdict("execution.completed", "not-established", reason),)))
+    assert f"{reason}: {reason.meaning}" in page.words
 
 
 # --- charts ------------------------------------------------------------------------------------------------------

@@ -46,5 +46,5 @@ def show(record: dict[str, Any]) -> None:
             click.echo(line)
     if record["verdicts"] or not record.get("observed"):
         output.verdicts(record)
-    elif record["ended_early"]:
-        click.echo(f"\nended early: {record['ended_early']}")
+    else:
+        output.remarks(record)

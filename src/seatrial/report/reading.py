@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any, TypeVar
 
-from seatrial.evidence.facts import FactType
+from seatrial.evidence.facts import FactType, Fault
 
 T = TypeVar("T")
 # Control characters, lone surrogates and the marks that reorder text: shown by their number, never obeyed.
@@ -55,6 +55,12 @@ def value_of(record: dict[str, Any], type: FactType[T]) -> T | None:
         return type.read(fact["value"])
     except ValueError:
         return None
+
+
+def faults(record: dict[str, Any]) -> list[Fault]:
+    """The errors of seatrial's own that a record holds, in its order."""
+    held = (mapping(each) for each in sequence(record.get("faults")))
+    return [Fault(*(string(each.get(part), 300) for part in ("about", "where", "error"))) for each in held]
 
 
 def visible(text: str) -> str:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from seatrial.errors import EXIT_ENDED_EARLY, EXIT_INPUT, EXIT_INTERNAL, EXIT_NOT_ESTABLISHED, EXIT_OK, EXIT_REFUTED
 from seatrial.evidence.facts import (
     FactType,
-    Fault,
     execution,
     learning,
     outside,
@@ -22,7 +21,7 @@ from seatrial.evidence.facts.performance import Memory, StepTime, Throughput
 from seatrial.evidence.facts.recovery import Reload
 from seatrial.evidence.facts.transport import Bytes
 from seatrial.report.leads import change, count, peaks
-from seatrial.report.reading import clipped, figure, mapping, number, seconds, sequence, size, string
+from seatrial.report.reading import clipped, faults, figure, mapping, number, seconds, size, string
 from seatrial.report.view import FactView, RecordView
 
 T = TypeVar("T")
@@ -292,12 +291,6 @@ def _faults(record: dict[str, Any]) -> str:
     more = f"; and {len(found) - MAX_FAULTS:,} more" if len(found) > MAX_FAULTS else ""
     said = "; ".join(clipped(str(fault), 400) for fault in found[:MAX_FAULTS])
     return f"{said}{more}. What is missing because of it says nothing about the run."
-
-
-def faults(record: dict[str, Any]) -> list[Fault]:
-    """The errors of seatrial's own that a record holds, in its order."""
-    held = (mapping(each) for each in sequence(record.get("faults")))
-    return [Fault(*(string(each.get(part), 300) for part in ("about", "where", "error"))) for each in held]
 
 
 def exit_line(view: RecordView) -> str:
