@@ -16,19 +16,19 @@ from seatrial.evidence.facts import (
     recovery,
     transport,
 )
-from seatrial.evidence.facts.environment import Hosts, Layer
+from seatrial.evidence.facts.environment import HostPackages, Layer
 from seatrial.evidence.facts.execution import (
     Ended,
     ExecutedSteps,
     GradientProblem,
     GradientRollCalls,
-    Member,
     RollCalls,
+    RosterMember,
 )
 from seatrial.evidence.facts.learning import Overlap
 from seatrial.evidence.facts.performance import Clocks, Memory, StepTime, Throughput
 from seatrial.evidence.facts.recovery import Checkpoint, Reload
-from seatrial.evidence.facts.transport import LOG_ONLY, Finding
+from seatrial.evidence.facts.transport import LOG_ONLY, PathFinding
 
 T = TypeVar("T")
 DIGEST = "sha256:" + "ab" * 32
@@ -148,7 +148,7 @@ def _verdicts() -> tuple[dict[str, Any], ...]:
 
 def _execution(steps: int, ranks: int) -> list[dict[str, Any]]:
     roster = [
-        Member(
+        RosterMember(
             role="rank",
             rank=rank,
             file=f"events/a1/rank-{rank}.jsonl",
@@ -187,7 +187,7 @@ def _execution(steps: int, ranks: int) -> list[dict[str, Any]]:
 
 def _transport() -> list[dict[str, Any]]:
     lines = ["NET/OFI Selected provider is efa, fabric is efa-direct (found 1 nics)"]
-    path = Finding("efa", LOG_ONLY, ["the probe of ip-10-0-1-17 saw no counter file"], ["rdmap0"], ["efa"], lines)
+    path = PathFinding("efa", LOG_ONLY, ["the probe of ip-10-0-1-17 saw no counter file"], ["rdmap0"], ["efa"], lines)
     return [
         fact(transport.INTERNODE, path, "NCCL's log of each rank"),
         unknown(transport.BYTES, "the probe of ip-10-0-1-17 saw no counter file"),
@@ -256,5 +256,5 @@ def _environment() -> list[dict[str, Any]]:
         fact(environment.IMAGE_ASKED, f"{image}:train-ml-cuda-v1.1.0@{DIGEST}", "trial"),
         fact(environment.IMAGE_RAN, f"{image}@{DIGEST}", "imageID of 3 pods"),
         *(fact(environment.LAYER.of(layer=name), layer) for name, layer in layers.items()),
-        fact(environment.HOSTS, Hosts(2, {"a": DIGEST, "b": DIGEST}, True)),
+        fact(environment.HOSTS, HostPackages(2, {"a": DIGEST, "b": DIGEST}, True)),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from seatrial.canon import canonical, parse, plain
 from seatrial.events import Stream
-from seatrial.events.reader import Line, own, parsed_line
+from seatrial.events.reader import EventLine, own, parsed_line
 from seatrial.events.schema import Closed
 from seatrial.evidence.run import Run, on_rosters
 
@@ -55,7 +55,7 @@ class Files:
 
     base: Run
     bodies: dict[str, list[Body]]
-    lines: dict[int, Line | None]  # of the bodies that were not changed, by identity
+    lines: dict[int, EventLine | None]  # of the bodies that were not changed, by identity
 
     def run(self) -> Run:
         """The run as evidence reads it."""
@@ -66,7 +66,7 @@ class Files:
     def _stream(self, path: str) -> Stream:
         if path not in self.bodies:
             return Stream(path, (), (), "absent")
-        lines: list[Line] = []
+        lines: list[EventLine] = []
         ended = "open"
         for body in self.bodies[path]:
             line = self.lines[id(body)] if id(body) in self.lines else _line(body)
@@ -99,7 +99,7 @@ def _bodies(stream: Stream) -> list[Body]:
     return [{**parse(canonical(plain(body))), "utc": utc} for body, utc in zip(dumped, stream.times, strict=True)]
 
 
-def _line(body: Body) -> Line | None:
+def _line(body: Body) -> EventLine | None:
     return parsed_line(json.dumps({**body, "prev": "", "seq": 0, "mono": "0"}).encode())
 
 

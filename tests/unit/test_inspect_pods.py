@@ -17,8 +17,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from seatrial.driver import pods
-from seatrial.events.layers import Pod, Pods
-from seatrial.evidence.witness.pods import Place, image_ran, of
+from seatrial.events.layers import Pods, PodSeen
+from seatrial.evidence.witness.pods import HostAddresses, image_ran, of
 from tests.support import kuberay_answers as k
 from tests.support.layers import lost
 from tests.unit.server_answers.world import status
@@ -142,15 +142,15 @@ def test_no_connection_no_account_and_no_kubernetes(api: Api, monkeypatch: pytes
     assert pods.layer(tmp_path) is None
 
 
-def told(name: str, image: str, ip: str = "") -> Pod:
-    return Pod(name=name, ip=ip, image="repo:tag", image_id=image)
+def told(name: str, image: str, ip: str = "") -> PodSeen:
+    return PodSeen(name=name, ip=ip, image="repo:tag", image_id=image)
 
 
 A, B = (f"repo@sha256:{letter * 64}" for letter in "ab")
 
 
 def test_the_pod_of_a_host_and_the_image_it_ran() -> None:
-    hosts = [Place("w1", frozenset()), Place("ip-10-0-1-2", frozenset({"10.0.1.2"}))]
+    hosts = [HostAddresses("w1", frozenset()), HostAddresses("ip-10-0-1-2", frozenset({"10.0.1.2"}))]
     both = [told("w1", A), told("w2", A, "10.0.1.2"), told("other", B)]
     assert image_ran(hosts, both).value == A
     assert "different images" in image_ran(hosts, [told("w1", A), told("w2", B, "10.0.1.2")]).reason

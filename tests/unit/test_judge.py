@@ -36,12 +36,21 @@ from seatrial.evidence.facts.execution import (
     Schedule,
     Updates,
 )
-from seatrial.evidence.facts.learning import Agreement, Data, Isolation, Overlap, Paired, Score, TaskChange, TaskFile
+from seatrial.evidence.facts.learning import (
+    Agreement,
+    Isolation,
+    Overlap,
+    Paired,
+    Score,
+    TaskChange,
+    TaskDigests,
+    TrainingData,
+)
 from seatrial.evidence.facts.outside import Batches, Ranks, TrainRun
-from seatrial.evidence.facts.performance import Clocks, StepTime, Throughput, Window
+from seatrial.evidence.facts.performance import Clocks, SteadyWindow, StepTime, Throughput
 from seatrial.evidence.facts.reasons import Reason
 from seatrial.evidence.facts.recovery import Reload, ReloadEnded
-from seatrial.evidence.facts.transport import BusBandwidth, Finding
+from seatrial.evidence.facts.transport import BusBandwidth, PathFinding
 from seatrial.evidence.judges import JUDGES, NOT_ESTABLISHED, REFUTED, SUPPORTED, Verdict, exit_code, judge
 from seatrial.evidence.judges.look import not_established, refuted, supported
 from seatrial.trial.claims import REGISTRY
@@ -86,7 +95,7 @@ RELOAD = Reload(
     step=20, equal=24, expected=24, tensors=12, missing=[], different=[], untrained=[], manifest_equal=True,
     new_processes=True,
 )  # fmt: skip
-WINDOW = Window(ranks_s=30.0, at_least_s=29.0, at_most_s=32.0, slack_s=2.0)
+WINDOW = SteadyWindow(ranks_s=30.0, at_least_s=29.0, at_most_s=32.0, slack_s=2.0)
 STEP_TIME = StepTime(p50=0.4, p95=0.5, p99=0.6, mean=0.4, steps=30, stalls=0, series=[])
 THROUGHPUT = Throughput(tokens_per_second=9500.0, tokens=285_000, seconds=30.0, steps=30, from_step=11)
 GOOD: Values = [
@@ -106,12 +115,12 @@ GOOD: Values = [
     (outside.TRAIN_RUNS, [TrainRun(1, "mine", "FINISHED", "FINISHED", "", 2, 1, [])]),
     (outside.RANKS, Ranks(2, 2, 2)),
     (outside.BATCHES, Batches([20, 20], 40, [], [])),
-    (learning.DATA, Data(source="text", synthetic=False, heldout_windows=64, heldout_windows_asked=64)),
+    (learning.DATA, TrainingData(source="text", synthetic=False, heldout_windows=64, heldout_windows_asked=64)),
     (learning.ISOLATION, Isolation(leak=1e-9, effect=0.5, limit=1e-3)),
     (learning.OVERLAP, Overlap([], 0.0, 0.1, 64)),
     (BIGRAM, 3.5),
     *((family[phase], v) for family in (LOSS, BITS) for phase, v in (("before", 7.9), ("base", 7.9), ("after", 2.8), ("reload", 2.8))),
-    (TASK["file"], TaskFile(True, {"after": ["sha256:1"]})),
+    (TASK["file"], TaskDigests(True, {"after": ["sha256:1"]})),
     (TASK["overlap"], learning.TaskOverlap(0, 40, 0, 0.0, 0.1, [])),
     (TASK["agreement"], Agreement(40, 0.01, 0, 0, 0, 0)),
     *((TASK[phase], score(v)) for phase, v in (("before", 2), ("base", 2), ("after", 38), ("reload", 38))),
@@ -122,10 +131,10 @@ GOOD: Values = [
     (performance.WINDOW_BY_PROBE, WINDOW),
     (performance.CLOCKS, Clocks(0.0, 0.05)),
     (performance.STEP_TIME, STEP_TIME),
-    (environment.HOSTS, environment.Hosts(1, {}, True)),
-    (transport.INTERNODE, Finding("efa", "corroborated", [])),
-    (transport.INTRANODE, Finding("shm", "corroborated", [])),
-    (transport.GPUDIRECT, Finding(True, "corroborated", [])),
+    (environment.HOSTS, environment.HostPackages(1, {}, True)),
+    (transport.INTERNODE, PathFinding("efa", "corroborated", [])),
+    (transport.INTRANODE, PathFinding("shm", "corroborated", [])),
+    (transport.GPUDIRECT, PathFinding(True, "corroborated", [])),
     (transport.BUSBW, BusBandwidth(11.0)),
 ]  # fmt: skip
 TYPES = {type.id: type for type, _ in GOOD}
@@ -201,9 +210,9 @@ REFUTING: list[tuple[str, Values, str]] = [
     ("learning.heldout.loss", [(LOSS["after"], LOSS["after"].error("window 3 is NaN"))], "non-finite"),
     ("performance.tokens_per_second", [(performance.TOKENS_PER_SECOND, replace(THROUGHPUT, tokens_per_second=8999.0))], "value"),
     ("performance.step_time_p95", [(performance.STEP_TIME, replace(STEP_TIME, p95=1.01))], "value"),
-    ("transport.internode", [(transport.INTERNODE, Finding("tcp", "corroborated", []))], "different"),
-    ("transport.internode", [(transport.INTERNODE, Finding("socket", "refuted", ["a line"]))], "different"),
-    ("transport.gpudirect", [(transport.GPUDIRECT, Finding(False, "corroborated", []))], "different"),
+    ("transport.internode", [(transport.INTERNODE, PathFinding("tcp", "corroborated", []))], "different"),
+    ("transport.internode", [(transport.INTERNODE, PathFinding("socket", "refuted", ["a line"]))], "different"),
+    ("transport.gpudirect", [(transport.GPUDIRECT, PathFinding(False, "corroborated", []))], "different"),
 ]  # fmt: skip
 
 
@@ -216,8 +225,8 @@ def test_refuted(claim: str, changes: Values, reason: str) -> None:
 DOUBTFUL: list[tuple[str, Values, str]] = [
     ("execution.completed", [(execution.STATUS, Ended("failed", "lost contact"))], "contradiction"),
     ("transport.min_busbw", [(transport.BUSBW, BusBandwidth(9.0))], "unknown"),
-    ("transport.min_busbw", [(transport.INTERNODE, Finding("efa", "log-only", []))], "uncorroborated"),
-    ("learning.heldout.bits_per_byte", [(learning.DATA, Data("random", True))], "synthetic-data"),
+    ("transport.min_busbw", [(transport.INTERNODE, PathFinding("efa", "log-only", []))], "uncorroborated"),
+    ("learning.heldout.bits_per_byte", [(learning.DATA, TrainingData("random", True))], "synthetic-data"),
     ("learning.heldout.loss", [(learning.ISOLATION, Isolation(0.4, 0.5, 1e-3))], "contaminated"),
     ("learning.heldout.bits_per_byte", [(learning.OVERLAP, Overlap([1], 0.5, 0.1, 64))], "contaminated"),
     ("learning.heldout.bits_per_byte", [(BITS["reload"], None)], "uncorroborated"),
@@ -239,16 +248,16 @@ DOUBTFUL: list[tuple[str, Values, str]] = [
     ("performance.step_time_p95", [(performance.STEP_TIME, replace(STEP_TIME, steps=12))], "unstable"),
     ("recovery.checkpoint_reloads", [(recovery.RELOAD, replace(RELOAD, new_processes=False))], "unknown"),
     ("performance.tokens_per_second", [(performance.CLOCKS, Clocks(0.2, 0.05))], "contradiction"),
-    ("environment.hosts_agree", [(environment.HOSTS, environment.Hosts(2, {}, False))], "contradiction"),
+    ("environment.hosts_agree", [(environment.HOSTS, environment.HostPackages(2, {}, False))], "contradiction"),
     ("environment.image_ran", [], "unknown"),
     *(
-        ("transport.internode", [(transport.INTERNODE, Finding("efa", word, []))], reason)
+        ("transport.internode", [(transport.INTERNODE, PathFinding("efa", word, []))], reason)
         for word, reason in (
             ("log-only", "uncorroborated"), ("witnesses-disagree", "contradiction"), ("insufficient", "unknown"),
             ("refuted", "contradiction"), ("a word of tomorrow", "unknown"),
         )
     ),
-    ("transport.internode", [(transport.INTERNODE, Finding(None, "corroborated", []))], "unknown"),
+    ("transport.internode", [(transport.INTERNODE, PathFinding(None, "corroborated", []))], "unknown"),
     ("transport.internode", [(transport.INTERNODE, transport.INTERNODE.not_applicable("one host"))], "unknown"),
     ("transport.gpudirect", [(transport.GPUDIRECT, transport.GPUDIRECT.unknown("no NCCL log"))], "unknown"),
     ("recovery.worker_kill", [], "not-run"),

@@ -20,12 +20,12 @@ from seatrial.events.layers import (
     Layer,
     Network,
     Packages,
+    PodSeen,
     RayVersion,
     Sharding,
     Torch,
     Unit,
 )
-from seatrial.events.layers import Pod as PodSeen
 from seatrial.events.schema import Environment
 from seatrial.evidence import gather
 from seatrial.kube.pods import Pod

@@ -19,7 +19,7 @@ from seatrial.evidence import judge, observe
 from seatrial.evidence.facts import environment, execution, learning, performance
 from seatrial.evidence.facts.environment import Layer
 from seatrial.evidence.facts.execution import Ended
-from seatrial.evidence.facts.learning import Data
+from seatrial.evidence.facts.learning import TrainingData
 from seatrial.evidence.facts.performance import Memory, Throughput
 from seatrial.report import write
 from seatrial.report.markdown import markdown
@@ -263,7 +263,7 @@ def test_an_unknown_key_figure_is_no_number(tmp_path: Path) -> None:
 
 def test_random_tokens_are_no_learning(tmp_path: Path) -> None:
     facts = (
-        fact(learning.DATA, Data("random-tokens", synthetic=True)),
+        fact(learning.DATA, TrainingData("random-tokens", synthetic=True)),
         *(fact(learning.BITS_PER_BYTE.of(phase=phase), 8.0) for phase in ("before", "after")),
     )
     _, text = pages(tmp_path, record(*facts))

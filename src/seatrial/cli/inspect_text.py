@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 
 from seatrial.cli.output import PLAIN_WIDTH
 from seatrial.evidence.facts import FactType, environment, outside, performance, recovery, transport
-from seatrial.evidence.facts.environment import Group, Loaded
+from seatrial.evidence.facts.environment import Group, LoadedLibraries
 from seatrial.evidence.facts.outside import AttemptsSeen, Processes
 from seatrial.evidence.facts.performance import GpuUse
-from seatrial.evidence.facts.transport import DeviceWindow, Finding
+from seatrial.evidence.facts.transport import DeviceWindow, PathFinding
 from seatrial.report.reading import fact_of, mapping, number, sequence, string, value_of
 
 _LABEL = 14
@@ -93,7 +93,7 @@ def _pods(record: Record) -> list[str]:
     return found
 
 
-def _loaded(loaded: Loaded) -> list[str]:
+def _loaded(loaded: LoadedLibraries) -> list[str]:
     return [
         ", ".join(f"{n} {version}" for n, version in mapping(group.value).items())
         + ("" if len(loaded.by_process) == 1 else f"  ({_of(group)})")
@@ -110,7 +110,7 @@ def _devices(groups: list[Group]) -> list[str]:
     return [f"{_of(group)}: {devices or 'neither GPU nor RDMA device held open'}" for group, devices in held]
 
 
-def _path(found: Finding) -> list[str]:
+def _path(found: PathFinding) -> list[str]:
     over = f" over {', '.join(found.interfaces)}" if found.interfaces else ""
     return [f"{found.path or 'path unknown'}{over} ({found.word})", *found.reasons]
 

@@ -75,7 +75,7 @@ class Sharding(Layer):
     reshard_after_forward: bool
 
 
-class Pod(Layer):
+class PodSeen(Layer):
     """A pod by its Ray container. Before the node has pulled the image, `image_id` is empty."""
 
     name: str
@@ -85,7 +85,7 @@ class Pod(Layer):
 
 
 class Pods(Layer):
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PodSeen, ...] = ()
 
 
 class Job(Layer):
@@ -96,7 +96,7 @@ class Job(Layer):
     cut_short: str = ""
 
 
-class TrainWorker(Layer):
+class TrainWorkerSeen(Layer):
     world_rank: int
     node_id: str
     pid: int
@@ -104,7 +104,7 @@ class TrainWorker(Layer):
 
 class TrainAttemptSeen(Layer):
     status: str
-    workers: tuple[TrainWorker, ...] = ()
+    workers: tuple[TrainWorkerSeen, ...] = ()
 
 
 class TrainRunSeen(Layer):

@@ -91,7 +91,7 @@ def read(path: Path, name: str, run: str) -> Stream:
 
 
 @dataclass(frozen=True)
-class Line:
+class EventLine:
     """One line: its event, when it was written, and its place in the chain as the line states it."""
 
     event: Event
@@ -100,7 +100,7 @@ class Line:
     sequence: Any
 
 
-def parsed_line(text: bytes) -> Line | None:
+def parsed_line(text: bytes) -> EventLine | None:
     """The line without its newline; None for what no writer wrote."""
     try:
         body = parse(text) if len(text) <= MAX_LINE else None
@@ -114,7 +114,7 @@ def parsed_line(text: bytes) -> Line | None:
         if not _UTC.fullmatch(moment):
             return None
         datetime.fromisoformat(moment)
-        return Line(_ADAPTER.validate_python(body), moment, previous, sequence)
+        return EventLine(_ADAPTER.validate_python(body), moment, previous, sequence)
     except (TypeError, ValueError):  # pydantic's errors are ValueErrors too
         return None
 

@@ -7,25 +7,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seatrial.evidence.facts import environment, execution, learning, outside, performance, recovery, transport
-from seatrial.evidence.facts.environment import Additions
-from seatrial.evidence.facts.environment import Hosts as PackageHosts
+from seatrial.evidence.facts.environment import Additions, HostPackages
 from seatrial.evidence.facts.execution import (
     DataOrder,
     Ended,
     ExecutedSteps,
     GradientRollCalls,
-    Member,
     Replicas,
     RollCalls,
+    RosterMember,
     Schedule,
-    Storage,
+    StorageUse,
     Updates,
 )
-from seatrial.evidence.facts.learning import Data, Overlap, PairedChange
+from seatrial.evidence.facts.learning import Overlap, PairedChange, TrainingData
 from seatrial.evidence.facts.outside import Batches, Ranks, TrainRun
 from seatrial.evidence.facts.performance import Clocks, Memory, StepTime, Throughput
 from seatrial.evidence.facts.recovery import Checkpoint, Reload, ReloadEnded
-from seatrial.evidence.facts.transport import Bytes, Finding, Hosts, InterfaceBytes, Interfaces
+from seatrial.evidence.facts.transport import Bytes, InterfaceBytes, Interfaces, PathFinding, RankHosts
 from seatrial.report import tasks
 from seatrial.report.line import Line, line
 from seatrial.report.reading import clipped, figure, number, percent, seconds, size
@@ -139,7 +138,7 @@ def _replicas(value: Replicas) -> str:
     return f"{shown}, {count(differing, 'step')} with a difference" if differing else f"{shown}, all equal"
 
 
-def _roster(value: list[Member]) -> str:
+def _roster(value: list[RosterMember]) -> str:
     closed = sum(member.ended == "closed" for member in value)
     return f"{count(len(value), 'process')}, {closed} ended normally"
 
@@ -219,7 +218,7 @@ def _reload(value: Reload) -> str:
     return f"step {figure(value.step)}: {equal}, in {processes}"
 
 
-def _hosts(value: PackageHosts) -> str:
+def _hosts(value: HostPackages) -> str:
     return f"{count(value.hosts, 'host')}, {'same' if value.agree else 'different'} packages"
 
 
@@ -227,11 +226,11 @@ def _runtime(value: Additions) -> str:
     return f"{count(len(value.delta), 'package')} changed" if value.same_everywhere else "different from host to host"
 
 
-def _storage(value: Storage) -> str:
+def _storage(value: StorageUse) -> str:
     return f"{figure(value.ok)} of {count(value.expected, 'process')} could use it"
 
 
-def _data(value: Data) -> str:
+def _data(value: TrainingData) -> str:
     if value.train_tokens is None or value.heldout_windows is None:
         return ""
     dropped = f", {count(len(value.dropped), 'file')} dropped" if value.dropped else ""
@@ -239,11 +238,11 @@ def _data(value: Data) -> str:
     return f"{value.source}: {train}, {windows}{dropped}"
 
 
-def _path(value: Finding) -> str:
+def _path(value: PathFinding) -> str:
     return "; ".join([_path_line(value), *(clipped(why, 200) for why in value.reasons)])
 
 
-def _path_line(value: Finding) -> str:
+def _path_line(value: PathFinding) -> str:
     """`tcp over eth0, corroborated`, for the finding on one path."""
     words = {True: "used", False: "not used", None: "not known"}
     shown = clipped(value.path, 60) if isinstance(value.path, str) else words[value.path]
@@ -251,7 +250,7 @@ def _path_line(value: Finding) -> str:
     return ", ".join([shown + (f" over {over}" if over else ""), clipped(value.word, 40)])
 
 
-def _ranks_by_host(value: Hosts) -> str:
+def _ranks_by_host(value: RankHosts) -> str:
     hosts, ranks = len(value.by_host), sum(len(ranks) for ranks in value.by_host.values())
     return f"{count(ranks, 'rank')} on {count(hosts, 'host')}, over {clipped(value.backend, 40)}"
 

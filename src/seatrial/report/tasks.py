@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seatrial.evidence.facts import Family, learning
-from seatrial.evidence.facts.learning import Agreement, Items, Score, TaskChange, TaskFile, TaskOverlap
+from seatrial.evidence.facts.learning import Agreement, Score, TaskChange, TaskDigests, TaskItems, TaskOverlap
 from seatrial.report.line import Line
 from seatrial.report.reading import clipped, percent
 
@@ -29,7 +29,7 @@ def _change(value: TaskChange) -> str:
     return f"{points:+.1f} points ({low:.1f} to {high:.1f}); {changed}"
 
 
-def _file(value: TaskFile) -> str:
+def _file(value: TaskDigests) -> str:
     return "the same in every phase" if value.same else "not the same in every phase"
 
 
@@ -41,7 +41,7 @@ def _overlap(value: TaskOverlap) -> str:
     return f"{value.found} of {value.compared} items compared; {value.too_short} too short to compare"
 
 
-def _items(value: Items) -> str:
+def _items(value: TaskItems) -> str:
     return f"{value.changed} of {value.items} items changed, {len(value.shown)} shown"
 
 

@@ -22,7 +22,7 @@ _ANCHOR = re.compile(r"[a-z][a-z0-9_-]{0,40}(\.[A-Za-z0-9_-]{1,80}){1,6}")
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerView:
     """An environment layer: its digest and who saw it; the content is the fact's node."""
 
     digest: str
@@ -47,7 +47,7 @@ class FactView:
     asked: bool
     lead: str
     node: Node | None
-    layer: Layer | None = None
+    layer: LayerView | None = None
 
     @property
     def known(self) -> bool:
@@ -179,7 +179,7 @@ def _anchor(name: str, taken: set[str]) -> str:
     return anchor
 
 
-def _layer(value: Any) -> Layer | None:
+def _layer(value: Any) -> LayerView | None:
     """A layer by its shape, so that a new one needs no word here."""
     if not (isinstance(value, dict) and isinstance(value.get("digest"), str) and "content" in value):
         return None
@@ -192,7 +192,7 @@ def _layer(value: Any) -> Layer | None:
     counted = max(counted, len(content) if isinstance(content, dict | list) else 0)
     observers = len(sequence(value.get("seen_by")))
     seen_by = f"seen by {observers:,} observer{'' if observers == 1 else 's'}" if observers else ""
-    return Layer(
+    return LayerView(
         string(value["digest"], 100),
         value.get("same_everywhere") is True,
         seen_by,

@@ -28,7 +28,7 @@ class Additions:
 
 
 @dataclass(frozen=True)
-class Hosts:
+class HostPackages:
     """Digest of the packages of each host that ran a rank (of a job looked at: of each of its processes)."""
 
     hosts: int
@@ -45,7 +45,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedLibraries:
     same_everywhere: bool
     by_process: list[Group]
 
@@ -64,10 +64,12 @@ RUNTIME_ENV = fact(
     "packages of the workers' interpreter against the image's, host by host",
     kinds=(RUN, SCRIPT),
 )
-HOSTS = fact("environment.hosts", Hosts, "packages of every host that ran a rank, by the digest of their file lists")
+HOSTS = fact(
+    "environment.hosts", HostPackages, "packages of every host that ran a rank, by the digest of their file lists"
+)
 LOADED = fact(
     "environment.loaded",
-    Loaded,
+    LoadedLibraries,
     "versions of the libraries that each process has loaded, by /proc/PID/maps",
     kinds=(OBSERVED,),
 )

@@ -22,7 +22,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Member:
+class RosterMember:
     """A process that must have left an event file, and how that file ends. Without a header it is not known where."""
 
     role: str
@@ -157,7 +157,7 @@ class Replicas:
 
 
 @dataclass(frozen=True)
-class Storage:
+class StorageUse:
     """Processes that could use the run's storage, and checkpoints that retention removed."""
 
     ok: int
@@ -175,7 +175,7 @@ ATTEMPTS = fact(
     kinds=(RUN, SCRIPT),
 )
 ROSTER = fact(
-    "execution.roster", list[Member], "the event files that must exist, and how each ends", kinds=(RUN, SCRIPT)
+    "execution.roster", list[RosterMember], "the event files that must exist, and how each ends", kinds=(RUN, SCRIPT)
 )
 FAILURES = fact("execution.failures", list[Failure], "what processes said that they failed with", kinds=(RUN, SCRIPT))
 REFUSED_FILES = fact(
@@ -233,7 +233,7 @@ GRADIENT_ROLL_CALLS = fact(
 )
 REPLICAS = fact("execution.replicas", Replicas, "digests of shards that more than one rank holds", kinds=(RUN, SCRIPT))
 STORAGE = fact(
-    "execution.storage", Storage, "a write, read, list, rename and delete by the driver and every rank", kinds=(RUN,)
+    "execution.storage", StorageUse, "a write, read, list, rename and delete by the driver and every rank", kinds=(RUN,)
 )
 TOLERANCES = fact(
     "execution.tolerances", Tolerances, "every tolerance of the judgement, written before step 0", kinds=(RUN, SCRIPT)

@@ -10,7 +10,7 @@ from seatrial.trial.kinds import RUN, SCRIPT
 
 
 @dataclass(frozen=True)
-class Data:
+class TrainingData:
     """What the ranks trained on. Of a script only the source and whether its tokens look random are known."""
 
     source: str
@@ -82,7 +82,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class TaskFile:
+class TaskDigests:
     """Digests of what the items were read from, by phase, and whether they are one."""
 
     same: bool
@@ -150,7 +150,7 @@ class ShownItem:
 
 
 @dataclass(frozen=True)
-class Items:
+class TaskItems:
     """How many items changed; those that are shown, changed ones first."""
 
     items: int
@@ -161,7 +161,9 @@ class Items:
 METRICS = ("loss", "bits_per_byte")
 PHASES = ("before", "after", "base", "reload")
 
-DATA = fact("learning.data", Data, "the data as the ranks opened it; of a script, whether its tokens look random")
+DATA = fact(
+    "learning.data", TrainingData, "the data as the ranks opened it; of a script, whether its tokens look random"
+)
 LOSS = family(
     "learning.heldout.loss.{phase}",
     float,
@@ -221,7 +223,7 @@ TOKENS = fact(
 )
 TASK_ASKED = family("learning.task.{task}.asked", dict[str, Any], "the task as the trial asks for it", kinds=(RUN,))
 TASK_FILE = family(
-    "learning.task.{task}.file", TaskFile, "digests of the items, by every process in every phase", kinds=(RUN,)
+    "learning.task.{task}.file", TaskDigests, "digests of the items, by every process in every phase", kinds=(RUN,)
 )
 TASK_OVERLAP = family(
     "learning.task.{task}.overlap", TaskOverlap, "items whose n-grams stand in the training tokens", kinds=(RUN,)
@@ -238,5 +240,5 @@ TASK_CHANGE = family(
 TASK_AGREEMENT = family(
     "learning.task.{task}.agreement", Agreement, "items on which ranks and reload processes differ", kinds=(RUN,)
 )
-TASK_ITEMS = family("learning.task.{task}.items", Items, "items with their scores and answers", kinds=(RUN,))
+TASK_ITEMS = family("learning.task.{task}.items", TaskItems, "items with their scores and answers", kinds=(RUN,))
 ERROR = fact("learning.error", str, "why no fact of learning could be made from the events")

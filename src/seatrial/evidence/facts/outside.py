@@ -40,7 +40,7 @@ class UnseenSubject:
 
 
 @dataclass(frozen=True)
-class Observation:
+class ScriptObservation:
     """What the ranks of a script told `observe` (or a callback), and what they could not see."""
 
     by: str
@@ -116,7 +116,9 @@ TRAIN_RUNS = fact(
 RANKS = fact(
     "execution.ranks", Ranks, "ranks asked for by the trial, named by Ray Train, and watched by probes", kinds=(SCRIPT,)
 )
-OBSERVING = fact("execution.observing", Observation, "what the script's ranks say that they can tell", kinds=(SCRIPT,))
+OBSERVING = fact(
+    "execution.observing", ScriptObservation, "what the script's ranks say that they can tell", kinds=(SCRIPT,)
+)
 BATCHES = fact(
     "execution.batches",
     Batches,

@@ -42,7 +42,7 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Window:
+class SteadyWindow:
     """The steady window in seconds: by the ranks, and between which bounds by the probes' samples."""
 
     ranks_s: float
@@ -84,7 +84,7 @@ DATA_WAIT = fact(
 CLOCKS = fact("performance.clocks", Clocks, "monotonic clocks of all ranks, against each other")
 WINDOW_BY_PROBE = fact(
     "performance.window_by_probe",
-    Window,
+    SteadyWindow,
     "the steady window by a probe that notes once a second how far each rank has come",
     unit="s",
     kinds=(RUN, SCRIPT),

@@ -20,7 +20,7 @@ CORROBORATED, LOG_ONLY, REFUTED, DISAGREE, INSUFFICIENT = (
 
 
 @dataclass(frozen=True)
-class Hosts:
+class RankHosts:
     """Where each rank ran, and over which backend the ranks spoke."""
 
     by_host: dict[str, list[int]]
@@ -113,7 +113,7 @@ class HostBytes:
 
 
 @dataclass(frozen=True)
-class Finding:
+class PathFinding:
     """The answer to one question. `path` is a name, or for GPUDirect whether it was used; None if it is not known.
 
     From a log, `saying` are the paths that whole lines state, whatever else is missing, and `lines` the lines.
@@ -129,12 +129,12 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class NcclLog:
+class NcclFindings:
     """What NCCL's logs say, question by question, and what is worth knowing of them."""
 
-    internode: Finding
-    intranode: Finding
-    gpudirect: Finding
+    internode: PathFinding
+    intranode: PathFinding
+    gpudirect: PathFinding
     versions: dict[str, Any]
     providers: dict[str, Any]
     protocols: dict[str, Any]
@@ -184,7 +184,7 @@ class DeviceWindow:
 
 QUESTIONS = ("internode", "intranode", "gpudirect")
 
-HOSTS = fact("transport.hosts", Hosts, "where each rank ran, and over which backend", kinds=(RUN, SCRIPT))
+HOSTS = fact("transport.hosts", RankHosts, "where each rank ran, and over which backend", kinds=(RUN, SCRIPT))
 CONNECTIVITY = fact(
     "transport.connectivity",
     list[Collective],
@@ -200,12 +200,12 @@ INTERFACES = fact(
 BYTES = fact(
     "transport.bytes", Bytes, "kernel counters over the steady window, against the wire bytes of the plan", kinds=(RUN,)
 )
-INTERNODE = fact("transport.internode.path", Finding, "the path between hosts")
-INTRANODE = fact("transport.intranode.path", Finding, "the path between ranks of one host")
-GPUDIRECT = fact("transport.gpudirect.path", Finding, "whether GPUDirect RDMA is used between hosts")
+INTERNODE = fact("transport.internode.path", PathFinding, "the path between hosts")
+INTRANODE = fact("transport.intranode.path", PathFinding, "the path between ranks of one host")
+GPUDIRECT = fact("transport.gpudirect.path", PathFinding, "whether GPUDirect RDMA is used between hosts")
 PATH = {"internode": INTERNODE, "intranode": INTRANODE, "gpudirect": GPUDIRECT}
 NCCL = fact(
-    "transport.nccl", NcclLog, "NCCL's own log, one file a process, and the hosts' counters", kinds=(RUN, SCRIPT)
+    "transport.nccl", NcclFindings, "NCCL's own log, one file a process, and the hosts' counters", kinds=(RUN, SCRIPT)
 )
 BETWEEN = fact(
     "transport.between",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from seatrial.evidence.facts import transport
 from seatrial.evidence.facts.reasons import Reason
-from seatrial.evidence.facts.transport import CORROBORATED, DISAGREE, INSUFFICIENT, LOG_ONLY, PATH, REFUTED, Finding
+from seatrial.evidence.facts.transport import CORROBORATED, DISAGREE, INSUFFICIENT, LOG_ONLY, PATH, REFUTED, PathFinding
 from seatrial.evidence.judges.look import Answer, Judge, Look, not_established, refuted, supported
 from seatrial.trial.claims import Claim
 
@@ -43,7 +43,7 @@ def _word(value: object) -> str:
     return {True: "used", False: "not used"}[value] if isinstance(value, bool) else str(value)
 
 
-def _shown(question: str, finding: Finding) -> str:
+def _shown(question: str, finding: PathFinding) -> str:
     """`between hosts: tcp over eth0`."""
     over = ", ".join(finding.interfaces or ())
     return f"{BETWEEN[question]}: {_word(finding.path)}" + (f" over {over}" if over else "")

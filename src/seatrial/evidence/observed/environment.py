@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from seatrial.events.base import Nonsense
-from seatrial.events.layers import Pod
+from seatrial.events.layers import PodSeen
 from seatrial.evidence.facts import environment
-from seatrial.evidence.facts.environment import Group, Hosts, Loaded
+from seatrial.evidence.facts.environment import Group, HostPackages, LoadedLibraries
 from seatrial.evidence.facts.fact import Fact
 from seatrial.evidence.observed.look import Seen, SeenProcess
 from seatrial.evidence.witness import pods
@@ -45,12 +45,12 @@ def _grouped(values: Sequence[tuple[SeenProcess, Any]]) -> list[Group]:
     return groups
 
 
-def _loaded(seen: Seen) -> Fact[Loaded]:
+def _loaded(seen: Seen) -> Fact[LoadedLibraries]:
     """Versions by library and by process. What is not listed was not loaded when it was looked at."""
     if not seen.processes:
         return environment.LOADED.unknown(NO_PROCESS, BY_MAPS)
     groups = _grouped([(process, _versions(process)) for process in seen.processes])
-    return environment.LOADED.seen(Loaded(len(groups) == 1, groups), BY_MAPS)
+    return environment.LOADED.seen(LoadedLibraries(len(groups) == 1, groups), BY_MAPS)
 
 
 def _versions(process: SeenProcess) -> dict[str, str]:
@@ -80,7 +80,7 @@ def _started_with(seen: Seen) -> Fact[list[Group]]:
     return environment.STARTED_WITH.seen(groups, witness)
 
 
-def _hosts(seen: Seen) -> Fact[Hosts]:
+def _hosts(seen: Seen) -> Fact[HostPackages]:
     """Packages on disk, in the folders that the processes have loaded from: the same on every host, or not."""
     witness = "packages in the folders that the processes have loaded from"
     if seen.problems:
@@ -93,7 +93,7 @@ def _hosts(seen: Seen) -> Fact[Hosts]:
     if bare := sorted(host for host, digests in by_host.items() if "" in digests):
         why = f"a process on {bare[0]} has loaded nothing from a folder of packages"
         return environment.HOSTS.unknown(why, witness)
-    value = Hosts(
+    value = HostPackages(
         hosts=len(by_host),
         package_digests={host: sorted(digests) for host, digests in sorted(by_host.items())},
         agree=len({digest for digests in by_host.values() for digest in digests}) == 1,
@@ -101,10 +101,10 @@ def _hosts(seen: Seen) -> Fact[Hosts]:
     return environment.HOSTS.seen(value, witness)
 
 
-def _pods(seen: Seen) -> list[Pod]:
+def _pods(seen: Seen) -> list[PodSeen]:
     """The pods of the cluster. Raises Nonsense for what is no pod."""
     try:
-        return [Pod.model_validate(pod) for pod in seen.kubernetes.pods]
+        return [PodSeen.model_validate(pod) for pod in seen.kubernetes.pods]
     except ValidationError as error:
         raise Nonsense(f"a pod in layer kubernetes: {error.errors()[0]['msg']}") from None
 
@@ -121,13 +121,13 @@ def _image_asked(seen: Seen) -> Fact[str]:
     return environment.IMAGE_ASKED.unknown("no trial names one, and no pod was looked at", BY_SPECIFICATION)
 
 
-def _training(seen: Seen) -> list[Pod]:
+def _training(seen: Seen) -> list[PodSeen]:
     """The pods of the hosts on which training processes were seen; all of them where no host was watched."""
     every, places = _pods(seen), _places(seen)
     return [pod for pod in pods.of(places, every).values() if pod] if places else every
 
 
-def _places(seen: Seen) -> list[pods.Place]:
+def _places(seen: Seen) -> list[pods.HostAddresses]:
     training = {process.node for process in seen.processes}
     return [pods.place(told.name, told.network) for node, told in seen.hosts.items() if node in training]
 
@@ -137,7 +137,7 @@ def _image_ran(seen: Seen) -> Fact[str]:
     if not every:
         return environment.IMAGE_RAN.unknown(seen.kubernetes.unknown or NO_PODS, pods.WITNESS)
     # Where no host was watched, the pods are all that is known of the training.
-    own = _places(seen) or [pods.Place(pod.name, frozenset()) for pod in every]
+    own = _places(seen) or [pods.HostAddresses(pod.name, frozenset()) for pod in every]
     return pods.image_ran(own, every)
 
 

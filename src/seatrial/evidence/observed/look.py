@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from seatrial.events import Stream
-from seatrial.events.layers import HostSeen, Job, Kubernetes, ProcessSeen, RayVersion, Train, TrainWorker, layer
+from seatrial.events.layers import HostSeen, Job, Kubernetes, ProcessSeen, RayVersion, Train, TrainWorkerSeen, layer
 from seatrial.events.schema import Environment
 from seatrial.evidence.run import Run
 
@@ -91,6 +91,6 @@ def _processes(hosts: dict[str, HostSeen], train: Train) -> tuple[SeenProcess, .
     return tuple(replace(process, number=number) for number, process in enumerate(found))
 
 
-def _workers_now(train: Train) -> list[TrainWorker]:
+def _workers_now(train: Train) -> list[TrainWorkerSeen]:
     """The workers of the newest attempt of each run, by Ray Train's own state; none where it keeps none."""
     return [worker for run in train.runs or () for attempt in run.attempts[-1:] for worker in attempt.workers]

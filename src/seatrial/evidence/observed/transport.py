@@ -15,7 +15,7 @@ from seatrial.events.layers import HostSeen
 from seatrial.events.planned import need
 from seatrial.evidence.facts import transport
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.transport import INSUFFICIENT, PATH, Between, DeviceWindow, Finding, ProcessFlow
+from seatrial.evidence.facts.transport import INSUFFICIENT, PATH, Between, DeviceWindow, PathFinding, ProcessFlow
 from seatrial.evidence.observed.look import Seen, SeenProcess
 from seatrial.evidence.training.transport import ONE_EACH, ONE_HOST
 from seatrial.evidence.witness import connections
@@ -130,7 +130,7 @@ def _untold(seen: Seen) -> str:
     return ""
 
 
-def _path(question: str, seen: Seen, live: list[SeenProcess], flows: list[Flow]) -> Fact[Finding]:
+def _path(question: str, seen: Seen, live: list[SeenProcess], flows: list[Flow]) -> Fact[PathFinding]:
     type = PATH[question]
     if why := _untold(seen):
         return type.unknown(why, WITNESS)
@@ -149,7 +149,7 @@ def _path(question: str, seen: Seen, live: list[SeenProcess], flows: list[Flow])
     mine = [flow for flow in flows if flow.scope == question]
     path, word, reasons = _answer(question, seen, asked, mine)
     links = sorted({flow.interface for flow in mine})
-    return type.seen(Finding(path, word, reasons, interfaces=links), WITNESS)
+    return type.seen(PathFinding(path, word, reasons, interfaces=links), WITNESS)
 
 
 def _answer(question: str, seen: Seen, hosts: dict[str, list[SeenProcess]], flows: list[Flow]) -> Answer:

@@ -18,8 +18,8 @@ from seatrial.evidence.facts.fact import Fact
 from seatrial.evidence.facts.outside import (
     Batches,
     BeganAgain,
-    Observation,
     Ranks,
+    ScriptObservation,
     SharedBatches,
     TrainRun,
     UnseenSubject,
@@ -273,13 +273,13 @@ def checkpoints(run: Run) -> Fact[list[recovery.Checkpoint]]:
     return recovery.CHECKPOINTS.unknown("Ray Train lists no checkpoint that this host sees", "driver")
 
 
-def _observing(run: Run) -> Fact[Observation]:
+def _observing(run: Run) -> Fact[ScriptObservation]:
     """What each rank's observation rests on."""
     seen = [e for s in run.ranks if (e := s.last(Observing))]
     if not seen:
         return outside.OBSERVING.unknown(run.incomplete(run.ranks, "rank") or "no rank said what it observes", "ranks")
     counted = Counter((e.subject, e.why) for s in run.ranks for e in s.all(Unseen))
-    value = Observation(
+    value = ScriptObservation(
         by=seen[0].by,
         model=all(e.model for e in seen),
         optimizer=all(e.optimizer for e in seen),

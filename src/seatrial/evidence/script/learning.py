@@ -9,7 +9,7 @@ from seatrial.events.observed import Observing
 from seatrial.events.schema import Evaluated, NonFinite
 from seatrial.evidence.facts import learning
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.learning import PHASES, Data
+from seatrial.evidence.facts.learning import PHASES, TrainingData
 from seatrial.evidence.run import Run
 from seatrial.evidence.script.execution import tokens
 from seatrial.evidence.training.learning import curve, heldout, overlap
@@ -26,9 +26,9 @@ def facts(run: Run) -> Iterator[Fact[Any]]:
     yield seen
 
 
-def _data(run: Run, seen: Fact[learning.Tokens]) -> Fact[Data]:
+def _data(run: Run, seen: Fact[learning.Tokens]) -> Fact[TrainingData]:
     random = seen.value.random if seen.known else None
-    value = Data(source=run.plan.script, synthetic=bool(run.plan.synthetic) or random)
+    value = TrainingData(source=run.plan.script, synthetic=bool(run.plan.synthetic) or random)
     return learning.DATA.seen(value, f"trial; {seen.witness}")
 
 

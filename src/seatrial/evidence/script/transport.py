@@ -15,7 +15,7 @@ from seatrial.events.observed import Observing
 from seatrial.events.wires import HostSample
 from seatrial.evidence.facts import transport
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.transport import INSUFFICIENT, PATH, QUESTIONS, Between, Finding, Hosts, RankFlow
+from seatrial.evidence.facts.transport import INSUFFICIENT, PATH, QUESTIONS, Between, PathFinding, RankFlow, RankHosts
 from seatrial.evidence.run import Run
 from seatrial.evidence.script.execution import NO_STATE, RAY_TRAIN, attempts
 from seatrial.evidence.training.transport import log_paths, moot, network_of
@@ -42,7 +42,7 @@ def facts(run: Run) -> Iterator[Fact[Any]]:
         yield from _gloo(run, hosts.value.by_rank)
 
 
-def _hosts(run: Run) -> Fact[Hosts]:
+def _hosts(run: Run) -> Fact[RankHosts]:
     """Where Ray Train says that each rank of the last attempt ran; the host is its probe's."""
     told = attempts(run)
     if not told or not told[-1].workers:
@@ -61,7 +61,7 @@ def _hosts(run: Run) -> Fact[Hosts]:
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank, host in enumerate(by_rank):
         by_host[host].append(rank)
-    return transport.HOSTS.seen(Hosts(dict(by_host), by_rank, network_of(backend)), RAY_TRAIN)
+    return transport.HOSTS.seen(RankHosts(dict(by_host), by_rank, network_of(backend)), RAY_TRAIN)
 
 
 def _gloo(run: Run, by_rank: list[str]) -> Iterator[Fact[Any]]:
@@ -82,7 +82,7 @@ def _gloo(run: Run, by_rank: list[str]) -> Iterator[Fact[Any]]:
         word, reasons = _agreement(run, mine, {host: probes[host] for host in _needed(scope, by_rank)})
         path: str | bool = False if question == "gpudirect" else "tcp"
         links = sorted({flow.interface for flow in mine})
-        yield PATH[question].seen(Finding(path, word, reasons, interfaces=links), WITNESS)
+        yield PATH[question].seen(PathFinding(path, word, reasons, interfaces=links), WITNESS)
 
 
 def _needed(scope: str, by_rank: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ from seatrial.canon import digest, plain
 from seatrial.events.layers import Network, Packages, Pods, layer, layers, parsed
 from seatrial.events.schema import Environment
 from seatrial.evidence.facts import environment
-from seatrial.evidence.facts.environment import Additions, Hosts, Layer
+from seatrial.evidence.facts.environment import Additions, HostPackages, Layer
 from seatrial.evidence.facts.fact import Fact
 from seatrial.evidence.run import Run
 from seatrial.evidence.witness import pods
@@ -118,7 +118,7 @@ def _changed(base: dict[str, str], used: dict[str, str]) -> Changes:
     return {n: [base.get(n), used.get(n)] for n in sorted({*base, *used}) if base.get(n) != used.get(n)}
 
 
-def _hosts(run: Run) -> Fact[Hosts]:
+def _hosts(run: Run) -> Fact[HostPackages]:
     """Packages of every host that ran a rank; a host that said nothing makes it unknown."""
     if why := run.incomplete(run.ranks, "rank"):
         return environment.HOSTS.unknown(why, "ranks")
@@ -126,5 +126,5 @@ def _hosts(run: Run) -> Fact[Hosts]:
     if silent := sorted({s.header.host for s in run.ranks if s.header} - set(used)):
         return environment.HOSTS.unknown(f"host {silent[0]} did not record its packages", "ranks")
     digests = {host: digest(plain(packages.installed)) for host, packages in sorted(used.items())}
-    value = Hosts(hosts=len(digests), package_digests=dict(digests), agree=len(set(digests.values())) == 1)
+    value = HostPackages(hosts=len(digests), package_digests=dict(digests), agree=len(set(digests.values())) == 1)
     return environment.HOSTS.seen(value, "one rank of each host")

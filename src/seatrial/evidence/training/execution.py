@@ -14,7 +14,7 @@ from seatrial.events.schema import (
     StorageCanary,
 )
 from seatrial.evidence.facts import execution
-from seatrial.evidence.facts.execution import Ended, ExecutedSteps, Failure, Member, Schedule, Storage, Updates
+from seatrial.evidence.facts.execution import Ended, ExecutedSteps, Failure, RosterMember, Schedule, StorageUse, Updates
 from seatrial.evidence.facts.fact import Fact
 from seatrial.evidence.run import Run
 from seatrial.evidence.training import participation
@@ -68,14 +68,14 @@ def tolerances(run: Run) -> Fact[Any]:
     return execution.TOLERANCES.seen(run.tolerances, "driver, before step 0")
 
 
-def _roster(run: Run) -> list[Member]:
+def _roster(run: Run) -> list[RosterMember]:
     """Every process that must have left a file, also those that did not, and the probes that did."""
     members = []
     for role, streams in (("rank", run.ranks), ("reload", run.reloads), ("probe", run.probes)):
         for position, stream in enumerate(streams):
             header = stream.header
             members.append(
-                Member(
+                RosterMember(
                     role=role,
                     rank=None if role == "probe" else position,
                     file=stream.path,
@@ -145,9 +145,9 @@ def _rates(run: Run) -> Fact[Schedule]:
     return execution.SCHEDULE.seen(Schedule(wrong, asked.peak), "step events against the schedule")
 
 
-def _storage(run: Run) -> Fact[Storage]:
+def _storage(run: Run) -> Fact[StorageUse]:
     canaries = [(s.path, e) for s in (run.driver, *run.ranks) for e in s.all(StorageCanary)]
-    value = Storage(
+    value = StorageUse(
         ok=sum(e.ok for _, e in canaries),
         expected=len(run.ranks) + 1,
         problems=[f"{path}: {e.problem}" for path, e in canaries if not e.ok],

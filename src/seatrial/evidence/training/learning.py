@@ -19,7 +19,7 @@ from seatrial.events.schema import (
 )
 from seatrial.evidence.facts import learning
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.learning import BASELINE, BITS_PER_BYTE, LOSS, PHASES, Data, PairedChange
+from seatrial.evidence.facts.learning import BASELINE, BITS_PER_BYTE, LOSS, PHASES, PairedChange, TrainingData
 from seatrial.evidence.run import Run
 from seatrial.evidence.training import tasks
 from seatrial.evidence.training.scores import Items, Missing
@@ -56,11 +56,11 @@ def heldout(scores: dict[str, Items | Missing], doubt: str) -> Iterator[Fact[Any
     yield _paired_change(scores["before"], scores["after"])
 
 
-def _data(run: Run) -> Fact[Data]:
+def _data(run: Run) -> Fact[TrainingData]:
     opened = next((e for s in run.ranks if (e := s.last(DataOpened))), None)
     if opened is None:
         return learning.DATA.unknown("no rank opened the data", "ranks")
-    value = Data(
+    value = TrainingData(
         source=opened.source,
         synthetic=opened.source.startswith("synthetic:") or bool(run.plan.synthetic),
         manifest=opened.manifest,

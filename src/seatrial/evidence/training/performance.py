@@ -14,7 +14,7 @@ from seatrial.events.schema import CheckpointSaved, Step
 from seatrial.events.wires import HostSample
 from seatrial.evidence.facts import performance
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.performance import Clocks, Memory, StepTime, Throughput, Window
+from seatrial.evidence.facts.performance import Clocks, Memory, SteadyWindow, StepTime, Throughput
 from seatrial.evidence.run import Run
 from seatrial.evidence.witness.statistics import quantile, thin
 
@@ -86,7 +86,7 @@ def _data_wait(waits: list[list[float | None]], seconds: float) -> Fact[float]:
     return performance.DATA_WAIT.seen(math.fsum(waited) / seconds, "step events, slowest rank of each step")
 
 
-def _by_probe(run: Run) -> Fact[Window]:
+def _by_probe(run: Run) -> Fact[SteadyWindow]:
     """The steady window by the probes' clocks: the shortest and longest time that samples at its edges allow."""
     if why := run.incomplete(run.ranks, "rank") or run.incomplete(run.probes, "probe"):
         return performance.WINDOW_BY_PROBE.unknown(why, "host probes")
@@ -97,7 +97,7 @@ def _by_probe(run: Run) -> Fact[Window]:
     if len(bounds) < len(spans) or not all(spans):
         why = "no sample before and after the window for every rank"
         return performance.WINDOW_BY_PROBE.unknown(why, "host probes")
-    value = Window(
+    value = SteadyWindow(
         ranks_s=max(spans),
         at_least_s=max(low for low, _ in bounds),
         at_most_s=min(high for _, high in bounds),

@@ -13,7 +13,7 @@ from seatrial.events.schema import NonFinite
 from seatrial.events.tasks import TaskOverlap, TaskScored
 from seatrial.evidence.facts import learning
 from seatrial.evidence.facts.fact import Fact
-from seatrial.evidence.facts.learning import PHASES, Agreement, Items, Score, ShownItem, TaskChange, TaskFile
+from seatrial.evidence.facts.learning import PHASES, Agreement, Score, ShownItem, TaskChange, TaskDigests, TaskItems
 from seatrial.evidence.run import Run
 from seatrial.evidence.training.scores import Missing
 from seatrial.evidence.witness.statistics import compare
@@ -98,7 +98,7 @@ def _gap(stream: Stream, events: list[TaskScored], step: int | None) -> str:
     return "" if wrong is None else f"{stream.path} scored it at step {wrong}, it is of step {step}"
 
 
-def _file(run: Run, planned: PlannedTask) -> Fact[TaskFile]:
+def _file(run: Run, planned: PlannedTask) -> Fact[TaskDigests]:
     """What the items were read from, by every process in every phase, and as frozen if the driver could read it."""
     type = learning.TASK_FILE.of(task=planned.name)
     seen: dict[str, list[str]] = {"frozen": [planned.digest]} if planned.digest else {}
@@ -112,7 +112,7 @@ def _file(run: Run, planned: PlannedTask) -> Fact[TaskFile]:
     if not {*PHASES} & {*seen}:
         return type.unknown("no process read the items", "ranks, reload")
     same = len({digest for digests in seen.values() for digest in digests}) == 1
-    return type.seen(TaskFile(same, seen), "every process, in every phase")
+    return type.seen(TaskDigests(same, seen), "every process, in every phase")
 
 
 def _score(name: str, phase: str, items: Scores | Missing) -> Fact[Score]:
@@ -186,7 +186,7 @@ def _differing(mine: Scores, other: Scores) -> tuple[int, int]:
     return sum(a.score != b.score for a, b in rows), sum(a.said != b.said for a, b in rows)
 
 
-def _shown(name: str, whole: dict[str, Scores]) -> Fact[Items]:
+def _shown(name: str, whole: dict[str, Scores]) -> Fact[TaskItems]:
     """Items with their scores in the four phases and their answers by the ranks: those that changed first."""
     rows = []
     for number in sorted(whole["before"]):
@@ -195,7 +195,7 @@ def _shown(name: str, whole: dict[str, Scores]) -> Fact[Items]:
         rows.append(ShownItem(first.id, **scores, answer_before=first.said, answer_after=last.said))
     changed = [row for row in rows if row.before != row.after]
     same = [row for row in rows if row.before == row.after]
-    value = Items(
+    value = TaskItems(
         items=len(rows),
         changed=len(changed),
         shown=[*_spread(changed, SHOWN_CHANGED), *_spread(same, SHOWN_SAME)],

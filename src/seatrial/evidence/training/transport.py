@@ -28,11 +28,11 @@ from seatrial.evidence.facts.transport import (
     BusBandwidth,
     Bytes,
     Collective,
-    Finding,
-    Hosts,
     InterfaceBytes,
     Interfaces,
     PairInterfaces,
+    PathFinding,
+    RankHosts,
 )
 from seatrial.evidence.run import Run
 from seatrial.evidence.witness import connections, counters, nccl
@@ -92,7 +92,7 @@ def _connectivity(run: Run) -> Fact[list[Collective]]:
     return transport.CONNECTIVITY.unknown("no collective was measured", witness)
 
 
-def _hosts(run: Run) -> Fact[Hosts]:
+def _hosts(run: Run) -> Fact[RankHosts]:
     """Where each rank ran, and over which backend it spoke."""
     by_rank = [stream.header.host if stream.header else "" for stream in run.ranks]
     if not by_rank or not all(by_rank):
@@ -105,7 +105,7 @@ def _hosts(run: Run) -> Fact[Hosts]:
     by_host: dict[str, list[int]] = defaultdict(list)
     for rank, host in enumerate(by_rank):
         by_host[host].append(rank)
-    value = Hosts(dict(by_host), by_rank, network_of(backends.pop()))
+    value = RankHosts(dict(by_host), by_rank, network_of(backends.pop()))
     return transport.HOSTS.seen(value, "headers and environment of each rank")
 
 
@@ -114,7 +114,7 @@ def network_of(backend: str) -> str:
     return "nccl" if "nccl" in backend else "gloo" if "gloo" in backend else backend
 
 
-def log_paths(by_rank: list[str], log: Fact[transport.NcclLog]) -> Iterator[Fact[Any]]:
+def log_paths(by_rank: list[str], log: Fact[transport.NcclFindings]) -> Iterator[Fact[Any]]:
     """The log's findings as path facts; without a log, and without a path to speak of, they say why."""
     yield log
     for question in QUESTIONS:
@@ -147,16 +147,16 @@ class _Seen:
     """What sockets, plan and probes say about one run over gloo."""
 
     run: Run
-    hosts: Hosts
+    hosts: RankHosts
     sharding: Sharding
     micro_batches: int
     probes: dict[str, Stream]
     edges: dict[connections.Pair, Sent]
     used: dict[connections.Pair, set[str]]
-    windows: dict[str, counters.Window]
+    windows: dict[str, counters.CounterWindow]
 
 
-def _gloo(run: Run, hosts: Hosts, sharding: Sharding | None) -> Iterator[Fact[Any]]:
+def _gloo(run: Run, hosts: RankHosts, sharding: Sharding | None) -> Iterator[Fact[Any]]:
     why = _unready(run, hosts)
     if why or sharding is None:
         yield from _unknown(hosts, why or "rank 0 did not record how the model is sharded")
@@ -181,7 +181,7 @@ def _gloo(run: Run, hosts: Hosts, sharding: Sharding | None) -> Iterator[Fact[An
         yield _path(question, hosts.by_rank, interfaces, size)
 
 
-def _unknown(hosts: Hosts, why: str) -> Iterator[Fact[Any]]:
+def _unknown(hosts: RankHosts, why: str) -> Iterator[Fact[Any]]:
     yield transport.INTERFACES.unknown(why)
     yield transport.BYTES.unknown(why)
     for question in QUESTIONS:
@@ -189,7 +189,7 @@ def _unknown(hosts: Hosts, why: str) -> Iterator[Fact[Any]]:
         yield PATH[question].not_applicable(idle) if idle else PATH[question].unknown(why)
 
 
-def _unready(run: Run, hosts: Hosts) -> str:
+def _unready(run: Run, hosts: RankHosts) -> str:
     """What is missing before anything can be compared."""
     if why := run.incomplete(run.ranks, "rank"):
         return why
@@ -265,20 +265,20 @@ def _rows(seen: _Seen, host: str) -> Iterator[InterfaceBytes]:
         )
 
 
-def _saves(run: Run, window: counters.Window) -> int:
+def _saves(run: Run, window: counters.CounterWindow) -> int:
     """Checkpoints between the two samples, and those that may have run on into them."""
     steps = {e.step for s in run.ranks[:1] for e in s.all(CheckpointSaved)}
     return sum(min(window.first_done) <= step <= max(window.last_done) for step in steps)
 
 
-def _path(question: str, by_rank: list[str], interfaces: Fact[Interfaces], size: Fact[Bytes]) -> Fact[Finding]:
+def _path(question: str, by_rank: list[str], interfaces: Fact[Interfaces], size: Fact[Bytes]) -> Fact[PathFinding]:
     """The path of gloo, which is always TCP: whether sockets and counters agree on it."""
     if why := moot(question, by_rank):
         return PATH[question].not_applicable(why)
     scope = "internode" if question == "gpudirect" else question
     word, reasons = _agreement(scope, interfaces.value, size)
     path: str | bool = False if question == "gpudirect" else "tcp"
-    finding = Finding(path, word, reasons, interfaces=interfaces.value.of(scope))
+    finding = PathFinding(path, word, reasons, interfaces=interfaces.value.of(scope))
     return PATH[question].seen(finding, f"{interfaces.witness}; {size.witness}")
 
 

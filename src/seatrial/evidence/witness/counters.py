@@ -16,7 +16,7 @@ from seatrial.plan.traffic import Sent
 
 
 @dataclass(frozen=True)
-class Window:
+class CounterWindow:
     """The samples of one probe inside the steady window. Steps are the least and the most that its ranks had done."""
 
     samples: tuple[HostSample, ...]
@@ -57,7 +57,7 @@ class Band:
         return f"{int(self.at_least_bytes):,} to {int(self.at_most_bytes):,}"
 
 
-def window(probe: Stream, ranks: int, first: int, last: int) -> Window | None:
+def window(probe: Stream, ranks: int, first: int, last: int) -> CounterWindow | None:
     """Samples with counters after the warm-up and before the end, where evaluation lies; None without two of them."""
     found: list[tuple[HostSample, str, tuple[int, int]]] = []
     for sample, utc in probe.dated(HostSample):
@@ -70,7 +70,7 @@ def window(probe: Stream, ranks: int, first: int, last: int) -> Window | None:
     seconds = datetime.fromisoformat(end).timestamp() - datetime.fromisoformat(begin).timestamp()
     if seconds <= 0 or min(stop) <= min(start):
         return None
-    return Window(tuple(sample for sample, _, _ in found), start, stop, seconds, end)
+    return CounterWindow(tuple(sample for sample, _, _ in found), start, stop, seconds, end)
 
 
 def moved(samples: Sequence[HostSample], links: Iterable[str]) -> dict[str, int] | str:
@@ -104,7 +104,7 @@ def expected(
     return least, most
 
 
-def band(seen: Window, least: Sent, most: Sent, tolerances: Tolerances, backend: str, extra: float) -> Band:
+def band(seen: CounterWindow, least: Sent, most: Sent, tolerances: Tolerances, backend: str, extra: float) -> Band:
     """The band of bytes over the window; `extra` is what checkpoints may add. Raises Nonsense without tolerances."""
     done, fewest, mostly = seen.steps(need(tolerances.sample_slack_s, "sample_slack_s"))
     below, above = tolerances.wire(backend)

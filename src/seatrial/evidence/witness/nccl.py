@@ -33,7 +33,7 @@ WITNESS = "NCCL's own logs, and kernel counters by the probes"
 _SHOWN = ("versions", "providers", "protocols", "paths", "troubles", "not_evidence")
 
 
-def fact(run: Run, by_rank: list[str], sharding: Sharding | None) -> Fact[transport.NcclLog]:
+def fact(run: Run, by_rank: list[str], sharding: Sharding | None) -> Fact[transport.NcclFindings]:
     """The findings; unknown without a log. `sharding` is None where no plan foretells the messages."""
     probes = {event.name: stream for stream in run.probes for event in stream.all(NcclLog)}
     logs = {event.name: _unpacked(event) for stream in run.probes for event in stream.all(NcclLog)}
@@ -53,7 +53,7 @@ def fact(run: Run, by_rank: list[str], sharding: Sharding | None) -> Fact[transp
         shaped["internode"] = _by_plan(shaped["internode"], run, by_rank, sharding, of_host, moved)
     document = summary(log, found, answers)
     told: dict[str, Any] = {name: document[name] for name in _SHOWN}
-    value = transport.NcclLog(
+    value = transport.NcclFindings(
         internode=shaped["internode"], intranode=shaped["intranode"], gpudirect=shaped["gpudirect"], **told
     )
     return transport.NCCL.seen(value, WITNESS)
@@ -66,14 +66,14 @@ def _unpacked(event: NcclLog) -> Log:
         raise Nonsense(f"{event.name}: {error}") from None
 
 
-def _shaped(answer: Finding) -> transport.Finding:
+def _shaped(answer: Finding) -> transport.PathFinding:
     path: str | bool | None = answer.value or None
     said: list[str | bool] = [word for word in answer.value.split(" and ") if word not in ("", "p2p", "libfabric")]
     if answer.question == "gpudirect":
         path = {"true": True, "false": False}.get(answer.value, path)
         said = [path] if isinstance(path, bool) else []
     reasons = [answer.reason] if answer.reason and answer.word != CORROBORATED else []
-    return transport.Finding(path, answer.word, reasons, saying=said, lines=list(answer.lines))
+    return transport.PathFinding(path, answer.word, reasons, saying=said, lines=list(answer.lines))
 
 
 def _probes(logs: Mapping[str, Log], probes: Mapping[str, Stream]) -> tuple[dict[str, Stream], str]:
@@ -93,13 +93,13 @@ def _moved(run: Run, probe: Stream, ranks: int) -> Moved | None:
 
 
 def _by_plan(
-    finding: transport.Finding,
+    finding: transport.PathFinding,
     run: Run,
     by_rank: list[str],
     sharding: Sharding,
     probes: Mapping[str, Stream],
     moved: Mapping[str, Moved],
-) -> transport.Finding:
+) -> transport.PathFinding:
     """Holds what moved against what the plan has a host send. Too little is another path than the log's."""
     if finding.word != CORROBORATED:
         return finding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from seatrial.events.layers import Network, Pod
+from seatrial.events.layers import Network, PodSeen
 from seatrial.evidence.facts.environment import IMAGE_RAN
 from seatrial.evidence.facts.fact import Fact
 
@@ -14,21 +14,21 @@ _SHOWN = 4
 
 
 @dataclass(frozen=True)
-class Place:
+class HostAddresses:
     """A host on which ranks ran, by what it calls itself and its addresses."""
 
     name: str
     addresses: frozenset[str]
 
 
-def place(name: str, network: Network) -> Place:
+def place(name: str, network: Network) -> HostAddresses:
     """A host by its environment layer `network`."""
-    return Place(name, frozenset(address for known in network.addresses.values() for address in known))
+    return HostAddresses(name, frozenset(address for known in network.addresses.values() for address in known))
 
 
-def of(places: Iterable[Place], pods: Sequence[Pod]) -> dict[str, Pod | None]:
+def of(places: Iterable[HostAddresses], pods: Sequence[PodSeen]) -> dict[str, PodSeen | None]:
     """The pod of each host: the one of its name, else the only one with an address of it; None where there is none."""
-    found: dict[str, Pod | None] = {}
+    found: dict[str, PodSeen | None] = {}
     for host in places:
         named = [pod for pod in pods if pod.name == host.name]
         here = named or [pod for pod in pods if pod.ip and pod.ip in host.addresses]
@@ -36,7 +36,7 @@ def of(places: Iterable[Place], pods: Sequence[Pod]) -> dict[str, Pod | None]:
     return found
 
 
-def image_ran(places: Iterable[Place], pods: Sequence[Pod]) -> Fact[str]:
+def image_ran(places: Iterable[HostAddresses], pods: Sequence[PodSeen]) -> Fact[str]:
     """`repository@sha256:…` where the pods of all hosts ran the same; else why it is not known."""
     found = of(places, pods)
     if strangers := sorted(name for name, pod in found.items() if pod is None):
